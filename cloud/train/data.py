@@ -1,0 +1,110 @@
+"""Data sets in memory, batches of them in a seeded order, and simple augmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from ir.graph import Array
+
+Batch = dict[str, Array]
+Augment = Callable[[Batch, np.random.Generator], Batch]
+
+
+class ArrayDataset:
+    """Named arrays of one length: `ArrayDataset(image=x, label=y)`.
+
+    Floats are kept as float32, integers as int32, as models read them.
+    """
+
+    def __init__(self, **columns: Array) -> None:
+        self.columns = {name: _as_model_type(np.asarray(a)) for name, a in columns.items()}
+        lengths = {name: len(a) for name, a in self.columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"data set: columns of length {lengths}, want columns of one length")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, rows: slice | Sequence[int] | Array) -> ArrayDataset:
+        """The data set of some rows."""
+        return ArrayDataset(**{name: a[rows] for name, a in self.columns.items()})
+
+    def with_columns(self, **columns: Array) -> ArrayDataset:
+        """The data set with more (or other) columns, such as a teacher's logits."""
+        return ArrayDataset(**{**self.columns, **columns})
+
+    def split(self, fraction: float, rng: np.random.Generator) -> tuple[ArrayDataset, ArrayDataset]:
+        """Two data sets at random, the second with `fraction` of the rows."""
+        order = rng.permutation(len(self))
+        first = len(self) - round(len(self) * fraction)
+        return self[order[:first]], self[order[first:]]
+
+
+def batches(
+    data: ArrayDataset,
+    batch_size: int,
+    *,
+    rng: np.random.Generator | None = None,
+    drop_last: bool = False,
+    augment: Sequence[Augment] = (),
+) -> Iterator[Batch]:
+    """The rows in batches: in order, or shuffled by `rng`, which augmentation draws from too."""
+    if batch_size < 1:
+        raise ValueError(f"batch size {batch_size}: want at least 1")
+    if augment and rng is None:
+        raise ValueError("batches: augmentation draws at random; want an rng")
+    order = np.arange(len(data)) if rng is None else rng.permutation(len(data))
+    for at in range(0, batch_count(len(data), batch_size, drop_last=drop_last) * batch_size, batch_size):
+        rows = order[at : at + batch_size]
+        batch = {name: a[rows] for name, a in data.columns.items()}
+        for change in augment:
+            assert rng is not None
+            batch = change(batch, rng)
+        yield batch
+
+
+def batch_count(rows: int, batch_size: int, *, drop_last: bool = False) -> int:
+    return rows // batch_size if drop_last else -(-rows // batch_size)
+
+
+def add_noise(column: str, std: float) -> Augment:
+    """x + N(0, std^2)"""
+
+    def change(batch: Batch, rng: np.random.Generator) -> Batch:
+        x = batch[column]
+        return {**batch, column: x + rng.normal(0, std, x.shape).astype(x.dtype)}
+
+    return change
+
+
+def flip_horizontal(column: str) -> Augment:
+    """Each image [n,h,w,c] mirrored left to right, or not, by the toss of a coin"""
+
+    def change(batch: Batch, rng: np.random.Generator) -> Batch:
+        x = batch[column]
+        flipped = rng.random(len(x)) < 0.5
+        return {**batch, column: np.where(flipped[:, None, None, None], x[:, :, ::-1], x)}
+
+    return change
+
+
+def random_shift(column: str, most: int) -> Augment:
+    """Each image [n,h,w,c] moved by up to `most` rows and columns; what comes in is 0"""
+
+    def change(batch: Batch, rng: np.random.Generator) -> Batch:
+        x = batch[column]
+        _, h, w, _ = x.shape
+        padded = np.pad(x, ((0, 0), (most, most), (most, most), (0, 0)))
+        offsets = rng.integers(0, 2 * most + 1, (len(x), 2))
+        moved = [image[i : i + h, j : j + w] for image, (i, j) in zip(padded, offsets, strict=True)]
+        return {**batch, column: np.stack(moved)}
+
+    return change
+
+
+def _as_model_type(a: Array) -> Array:
+    if a.dtype.kind == "f":
+        return a.astype(np.float32)
+    return a.astype(np.int32) if a.dtype.kind in "iu" and a.dtype.itemsize > 1 else a

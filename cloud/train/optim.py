@@ -1,0 +1,174 @@
+"""Optimisers: small classes that make update nodes, and the state weights that these need."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from cloud import ops
+from ir.graph import Array, Value, Weight
+
+Updates = list[tuple[Weight, Value]]
+
+
+class Optimizer(ABC):
+    """A rule that moves weights against their gradients.
+
+    `lr` is the learning rate that a model file gives as its default; `weight_decay` adds
+    decay * w to each gradient; `clip_norm` scales all gradients together to at most this norm.
+    States belong to the optimiser: a second graph for the same weight continues with them.
+    """
+
+    def __init__(self, lr: float, *, weight_decay: float = 0.0, clip_norm: float | None = None) -> None:
+        if lr < 0 or weight_decay < 0 or (clip_norm is not None and clip_norm <= 0):
+            raise ValueError(
+                f"{type(self).__name__}: lr {lr}, weight_decay {weight_decay}, clip_norm {clip_norm}; "
+                "want at least 0, at least 0, above 0"
+            )
+        self.lr, self.weight_decay, self.clip_norm = lr, weight_decay, clip_norm
+        self.states: dict[str, Weight] = {}
+
+    def updates(self, weights: Sequence[Weight], gradients: Sequence[Value], lr: Value) -> Updates:
+        """(weight, new value) of each weight and of each state; `lr` is a scalar of the graph."""
+        if self.clip_norm is not None:
+            gradients = clip_by_global_norm(gradients, self.clip_norm)
+        return self._updates(list(zip(weights, gradients, strict=True)), lr)
+
+    def __str__(self) -> str:
+        """`momentum:lr=0.1,momentum=0.9`: the text that `from_text` reads."""
+        fields = {k: v for k, v in vars(self).items() if k != "states" and v is not None}
+        return f"{type(self).__name__.lower()}:" + ",".join(f"{k}={v}" for k, v in fields.items())
+
+    @abstractmethod
+    def _updates(self, pairs: Sequence[tuple[Weight, Value]], lr: Value) -> Updates:
+        """The rule itself, for pairs of a weight and its gradient."""
+
+    def _state(self, kind: str, like: Weight) -> Weight:
+        """The state `kind` of a weight: zeros of its shape at first."""
+        return self._named(f"optimizer.{kind}.{like.name}", np.zeros_like(like.data))
+
+    def _step_count(self) -> Weight:
+        return self._named("optimizer.step", np.zeros((), np.int32))
+
+    def _named(self, name: str, start: Array) -> Weight:
+        old = self.states.get(name)
+        if old is None or old.shape != start.shape:  # a weight may have been pruned since
+            self.states[name] = Weight(start, name=name, state=True)
+        return self.states[name]
+
+
+class SGD(Optimizer):
+    """w -= lr * (g + decay w) (Robbins and Monro 1951)"""
+
+    def _updates(self, pairs: Sequence[tuple[Weight, Value]], lr: Value) -> Updates:
+        return [(w, ops.sgd_step(w, g, lr, weight_decay=self.weight_decay)) for w, g in pairs]
+
+
+class Momentum(Optimizer):
+    """m = momentum m + g, w -= lr m; with `nesterov`, w -= lr (g + momentum m)
+
+    (Polyak 1964; Sutskever et al. 2013)
+    """
+
+    def __init__(
+        self,
+        lr: float,
+        *,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay=weight_decay, clip_norm=clip_norm)
+        self.momentum, self.nesterov = momentum, nesterov
+
+    def _updates(self, pairs: Sequence[tuple[Weight, Value]], lr: Value) -> Updates:
+        updates: Updates = []
+        for w, g in pairs:
+            m = self._state("momentum", w)
+            results = ops.momentum_step(
+                w, m, g, lr,
+                momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay,
+            )  # fmt: skip
+            updates += zip((w, m), results, strict=True)
+        return updates
+
+
+class Adam(Optimizer):
+    """m, v = running means of g and g^2; w -= lr m^ / (sqrt v^ + epsilon), both without bias
+
+    (Kingma and Ba 2015)
+    """
+
+    decoupled = False
+
+    def __init__(
+        self,
+        lr: float = 1e-3,
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay=weight_decay, clip_norm=clip_norm)
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+
+    def _updates(self, pairs: Sequence[tuple[Weight, Value]], lr: Value) -> Updates:
+        count = self._step_count()
+        t = ops.increment(count, by=1)
+        updates: Updates = [(count, t)]
+        for w, g in pairs:
+            m, v = self._state("mean", w), self._state("square", w)
+            results = ops.adam_step(
+                w, m, v, t, g, lr,
+                beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon,
+                weight_decay=self.weight_decay, decoupled=self.decoupled,
+            )  # fmt: skip
+            updates += zip((w, m, v), results, strict=True)
+        return updates
+
+
+class AdamW(Adam):
+    """Adam whose decay is apart from the gradient: w -= lr decay w (Loshchilov and Hutter 2019)"""
+
+    decoupled = True
+
+
+def clip_by_global_norm(gradients: Sequence[Value], limit: float) -> list[Value]:
+    """g * min(1, limit / norm) with the norm of all gradients together (Pascanu et al. 2013)"""
+    squares = [ops.reduce_sum(g * g, axes=tuple(range(g.rank))) for g in gradients]
+    total = squares[0]
+    for s in squares[1:]:
+        total = total + s
+    scale = ops.minimum(limit / (ops.sqrt(total) + 1e-6), 1.0)
+    return [g * scale for g in gradients]
+
+
+def from_text(text: str) -> Optimizer:
+    """The optimiser of `name:key=value,…`, such as `momentum:lr=0.01,nesterov=True`.
+
+    Names: sgd (with `momentum=`, momentum), momentum, adam, adamw. Raises ValueError.
+    """
+    name, _, rest = text.partition(":")
+    fields = dict(part.partition("=")[::2] for part in rest.split(",") if part)
+    kind = OPTIMIZERS.get("momentum" if name == "sgd" and "momentum" in fields else name)
+    try:
+        if kind is None:
+            raise ValueError(f"no such name; there are {', '.join(OPTIMIZERS)}")
+        return kind(**{k.strip(): _number(v) for k, v in fields.items()})
+    except (TypeError, ValueError) as e:
+        raise ValueError(f"optimizer {text!r}: {e}; want name:key=value,…") from None
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "sgd": SGD, "momentum": Momentum, "adam": Adam, "adamw": AdamW,
+}  # fmt: skip
+
+
+def _number(text: str) -> float | bool:
+    booleans = {"true": True, "false": False}
+    return booleans[text.lower()] if text.lower() in booleans else float(text)

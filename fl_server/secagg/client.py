@@ -1,0 +1,375 @@
+"""The client's side of one round: a class for each state; each takes one message and gives the next state.
+
+    join -> Advertised -> Shared -> Masked -> Agreed -> Revealed
+
+A state's `message` is what to send, again and again if need be: it is computed once. A state that was
+given its message answers the same bytes with the same next state and refuses others, so no server can
+have one stage answered twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from fl_server.errors import (
+    BadSignature,
+    CohortTooSmall,
+    Malformed,
+    SealBroken,
+    SplitView,
+    StageReplayed,
+    TooFewShares,
+)
+from fl_server.secagg import labels
+from fl_server.secagg.certificate import Certificate
+from fl_server.secagg.encode import SEED_SIZE, Update, encode
+from fl_server.secagg.keys import (
+    KEY_SIZE,
+    Identity,
+    RandomBytes,
+    exchange,
+    hashed,
+    public_of,
+    verify,
+    wipe,
+)
+from fl_server.secagg.mask import add_masks, pair_key, pair_sign, reduce_ring, self_key
+from fl_server.secagg.messages import (
+    BAD_SHARE,
+    NOTHING,
+    SHARE_OF_B,
+    SHARE_OF_S,
+    Advert,
+    Agreement,
+    CohortReply,
+    Context,
+    Reveal,
+    RevealedShare,
+    SealedShares,
+    SharesDown,
+    SharesUp,
+)
+from fl_server.secagg.pack import Words, pack
+from fl_server.secagg.params import Encoding
+from fl_server.secagg.policy import Memory, Policy, check_cohort, check_survivors
+from fl_server.secagg.seal import open_box, seal
+from fl_server.secagg.session import Session, sign_advert
+from fl_server.secagg.shamir import SECRET_SIZE, SHARE_SIZE, split
+
+Next = TypeVar("Next")
+
+
+@dataclass(frozen=True)
+class Member:
+    """Who takes part: a certified identity and the key of the authority that it trusts."""
+
+    identity: Identity
+    certificate: Certificate
+    authority: bytes
+
+    @property
+    def id(self) -> int:
+        return self.certificate.subject.client
+
+
+@dataclass
+class Secrets:
+    """All that must be erased after the reveal, or when the client gives up."""
+
+    share_secret: bytearray
+    mask_secret: bytearray
+    b: bytearray
+    shares: dict[int, tuple[bytearray, bytearray]] = field(default_factory=dict)
+
+    def wipe(self) -> None:
+        wipe([self.share_secret, self.mask_secret, self.b])
+        for pair in self.shares.values():
+            wipe(pair)
+        self.shares.clear()
+
+
+@dataclass(frozen=True)
+class _Client:
+    """What stays the same through the states of one round."""
+
+    member: Member
+    context: Context
+    encoding: Encoding
+    policy: Policy
+    memory: Memory
+    random: RandomBytes
+    secrets: Secrets
+
+
+class _State(Generic[Next]):
+    """Holds the answer to the one message that this state takes."""
+
+    def __init__(self, client: _Client, message: bytes) -> None:
+        self.message = message
+        self._client = client
+        self._answer: tuple[bytes, Next] | None = None
+
+    def abort(self) -> None:
+        """Erase the secrets; the round is over for this client."""
+        self._client.secrets.wipe()
+
+    def _answered(self, received: bytes) -> Next | None:
+        if self._answer is None:
+            return None
+        seen, answer = self._answer
+        if hashlib.sha256(received).digest() != seen:
+            raise StageReplayed(f"{type(self).__name__}: this stage was answered for other bytes")
+        return answer
+
+    def _keep(self, received: bytes, answer: Next) -> Next:
+        self._answer = hashlib.sha256(received).digest(), answer
+        return answer
+
+
+def join(
+    member: Member,
+    context: Context,
+    encoding: Encoding,
+    policy: Policy,
+    memory: Memory,
+    random: RandomBytes,
+) -> Advertised:
+    """R0: fresh keys for one round of the model that the client has trained on.
+
+    raises SpentUpdate, StaleRound
+    """
+    memory.check_unspent(context.task, context.model)
+    memory.join(context.task, context.round)
+    secrets = Secrets(
+        share_secret=bytearray(random(KEY_SIZE)),
+        mask_secret=bytearray(random(KEY_SIZE)),
+        b=bytearray(random(KEY_SIZE)),
+    )
+    advert = sign_advert(
+        member.identity,
+        member.id,
+        context,
+        public_of(secrets.share_secret),
+        public_of(secrets.mask_secret),
+        random(16),
+    )
+    client = _Client(member, context, encoding, policy, memory, random, secrets)
+    return Advertised(client, advert)
+
+
+class Advertised(_State["Shared"]):
+    """Waits for the cohort."""
+
+    def __init__(self, client: _Client, advert: Advert) -> None:
+        super().__init__(client, advert.to_bytes())
+        self._advert = advert
+
+    def receive_cohort(self, received: bytes, now: float) -> Shared:
+        """R1: shares of both secrets for every neighbour.     raises ProtocolError, Malformed"""
+        if (answer := self._answered(received)) is not None:
+            return answer
+        client = self._client
+        session = check_cohort(
+            CohortReply.from_bytes(received),
+            self._advert,
+            client.context,
+            client.encoding,
+            client.member.authority,
+            now,
+            client.policy,
+            client.memory,
+        )
+        message = _share(client, session)
+        return self._keep(received, Shared(client, session, message.to_bytes()))
+
+
+class Shared(_State["Masked"]):
+    """Waits for the neighbours' shares."""
+
+    def __init__(self, client: _Client, session: Session, message: bytes) -> None:
+        super().__init__(client, message)
+        self.session = session
+
+    def receive_shares(self, received: bytes, update: Update) -> Masked:
+        """R2: the masked vector. From here on the update is spent.
+
+        raises TooFewShares, CohortTooSmall, EncodingError, SpentUpdate, Malformed
+        """
+        if (answer := self._answered(received)) is not None:
+            return answer
+        client, session = self._client, self.session
+        shared = _open_shares(client, session, SharesDown.from_bytes(received))
+        words = encode(update, session.params, session.id, client.random(SEED_SIZE))
+        vector = _mask(client, session, words, shared)
+        context = client.context
+        client.memory.spend(context.task, context.model, hashlib.sha256(vector).digest())
+        return self._keep(received, Masked(client, session, shared, vector))
+
+
+class Masked(_State["Agreed"]):
+    """Waits for the list of survivors."""
+
+    def __init__(
+        self, client: _Client, session: Session, shared: frozenset[int], message: bytes
+    ) -> None:
+        super().__init__(client, message)
+        self.session = session
+        self._shared = shared
+
+    def receive_survivors(self, received: bytes) -> Agreed:
+        """R3a: a signature under the survivor list.     raises NotASurvivor, TooFewSurvivors"""
+        if (answer := self._answered(received)) is not None:
+            return answer
+        member = self._client.member
+        survivors = self.session.members(received)
+        check_survivors(self.session, member.id, self._shared, survivors)
+        statement = self.session.agreement(self._shared, survivors)
+        signature = member.identity.sign(labels.AGREE, statement)
+        agreed = Agreed(self._client, self.session, self._shared, survivors, signature)
+        return self._keep(received, agreed)
+
+
+class Agreed(_State["Revealed"]):
+    """Waits for the neighbours' signatures under the same list."""
+
+    def __init__(
+        self,
+        client: _Client,
+        session: Session,
+        shared: frozenset[int],
+        survivors: frozenset[int],
+        message: bytes,
+    ) -> None:
+        super().__init__(client, message)
+        self.session = session
+        self._shared = shared
+        self._survivors = survivors
+
+    def receive_agreements(self, received: bytes) -> Revealed:
+        """R3b: one share for each neighbour, never both; then all secrets are erased.
+
+        raises SplitView
+        """
+        if (answer := self._answered(received)) is not None:
+            return answer
+        self._check_agreement(Agreement.from_bytes(received))
+        message = self._reveal().to_bytes()
+        self._client.secrets.wipe()
+        return self._keep(received, Revealed(self._client, message))
+
+    def _check_agreement(self, agreement: Agreement) -> None:
+        statement = self.session.agreement(self._shared, self._survivors)
+        neighbours = set(self.session.neighbours(self._client.member.id)) & self._survivors
+        agreed = set()
+        for signed in agreement.signed:
+            if signed.client not in neighbours or signed.client in agreed:
+                continue
+            try:
+                public = self.session.identities[signed.client]
+                verify(public, labels.AGREE, statement, signed.signature, "agreement")
+            except BadSignature:
+                continue
+            agreed.add(signed.client)
+        needed = self.session.params.threshold
+        if len(agreed) < needed:
+            raise SplitView(
+                f"{len(agreed)} neighbours signed the survivor list shown here, {needed} are needed"
+            )
+
+    def _reveal(self) -> Reveal:
+        shares = []
+        for owner in self.session.neighbours(self._client.member.id):
+            kind, share = NOTHING, bytearray(SHARE_SIZE)
+            if owner in self._shared:
+                kind = BAD_SHARE
+                if owner in self._client.secrets.shares:
+                    of_s, of_b = self._client.secrets.shares[owner]
+                    alive = owner in self._survivors
+                    kind, share = (SHARE_OF_B, of_b) if alive else (SHARE_OF_S, of_s)
+            shares.append(RevealedShare(kind, bytes(share)))
+        return Reveal(tuple(shares))
+
+
+class Revealed(_State[None]):
+    """The end; only the last message is left, to be sent again if need be."""
+
+
+def _share(client: _Client, session: Session) -> SharesUp:
+    """Split both secrets, box the shares for each neighbour, and commit to all of them."""
+    me, params, secrets = client.member.id, session.params, client.secrets
+    neighbours = session.neighbours(me)
+    random_size = SECRET_SIZE * (params.threshold - 1)
+    of_s, of_b = (
+        split(secret, params.threshold, len(neighbours), client.random(random_size))
+        for secret in (secrets.mask_secret, secrets.b)
+    )
+    sealed = []
+    for holder, share_s, share_b in zip(neighbours, of_s, of_b, strict=True):
+        shared = exchange(secrets.share_secret, session.adverts[holder].share_key)
+        sealed.append(
+            SealedShares(
+                seal(shared, session.id, me, holder, bytes(share_s + share_b)),
+                session.share_digest(me, holder, SHARE_OF_S, share_s),
+                session.share_digest(me, holder, SHARE_OF_B, share_b),
+            )
+        )
+    wipe([*of_s, *of_b])
+    return SharesUp(session.id, commitment(session.id, secrets.b), tuple(sealed))
+
+
+def commitment(session: bytes, b: bytes | bytearray) -> bytes:
+    """What a client sends ahead of its secret b, and the server checks when b is rebuilt."""
+    return hashed(labels.COMMITMENT, session, b)
+
+
+def _open_shares(client: _Client, session: Session, down: SharesDown) -> frozenset[int]:
+    """Keep the valid shares in the secrets; who shared (U2) comes out."""
+    me = client.member.id
+    shared = session.members(down.shared)
+    senders = sorted(shared - {me})
+    if me not in shared or len(senders) != len(down.sealed):
+        raise Malformed(f"{len(down.sealed)} boxes from {len(senders)} clients that shared")
+    if len(shared) < client.policy.cohort_floor:
+        raise CohortTooSmall(
+            f"{len(shared)} clients have shared, the floor is {client.policy.cohort_floor}"
+        )
+    for sender, sealed in zip(senders, down.sealed, strict=True):
+        pair = _open_one(client, session, sender, sealed)
+        if pair is not None:
+            client.secrets.shares[sender] = pair
+    valid, needed = len(client.secrets.shares), session.params.threshold
+    if valid < needed:
+        raise TooFewShares(f"{valid} neighbours sent valid shares, {needed} are needed")
+    return shared
+
+
+def _open_one(
+    client: _Client, session: Session, sender: int, sealed: SealedShares
+) -> tuple[bytearray, bytearray] | None:
+    """Both shares, or None if they are not what the sender committed to."""
+    me = client.member.id
+    shared = exchange(client.secrets.share_secret, session.adverts[sender].share_key)
+    try:
+        of_s, of_b = open_box(shared, session.id, sender, me, sealed.box)
+    except SealBroken:
+        return None
+    x = session.share_x(sender, me)
+    honest = (
+        of_s[0] == of_b[0] == x
+        and session.share_digest(sender, me, SHARE_OF_S, of_s) == sealed.digest_of_s
+        and session.share_digest(sender, me, SHARE_OF_B, of_b) == sealed.digest_of_b
+    )
+    return (of_s, of_b) if honest else None
+
+
+def _mask(client: _Client, session: Session, words: Words, shared: frozenset[int]) -> bytes:
+    """y = enc(x) + PRG(b) + sum of the pair masks, bit-packed."""
+    me, bits, secrets = client.member.id, session.params.ring_bits, client.secrets
+    masks = [(self_key(secrets.b, session.id, me, bits), 1)]
+    for other in sorted(shared - {me}):
+        secret = exchange(secrets.mask_secret, session.adverts[other].mask_key)
+        masks.append((pair_key(secret, session.id, me, other, bits), pair_sign(me, other)))
+    add_masks(words, masks)
+    return pack(reduce_ring(words, bits), bits)

@@ -1,0 +1,149 @@
+"""Updates to integers and the sum of them back to a mean.
+
+An update is clipped to an L2 norm, its coordinates to ±c, and each becomes an unsigned integer of b bits by
+stochastic rounding, which is unbiased: the mean over n clients errs by at most c / ((2^b - 1) sqrt(n)) per
+coordinate in standard deviation. Integers are multiplied by the weight after rounding, so that light
+clients are not rounded away. Metrics travel as extra coordinates under the same mask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fl_server.errors import ChecksumMismatch, EncodingError, RoundFailed
+from fl_server.secagg import labels
+from fl_server.secagg.keys import derive
+from fl_server.secagg.mask import KEY_SIZE, expand, reduce_ring
+from fl_server.secagg.pack import Words, word_type
+from fl_server.secagg.params import EXTRAS, Encoding, Params
+
+SEED_SIZE = 32
+_BLOCK = 1 << 16
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What training gives: delta float32 [d], an integer weight, and sums over the examples seen.
+
+    loss: the mean loss before the update; correct, examples: counts, zero where they mean nothing
+    """
+
+    delta: Floats
+    weight: int = 1
+    loss: float = 0.0
+    correct: int = 0
+    examples: int = 0
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The weighted mean of the survivors' updates and their metrics.
+
+    within_clip: clients whose update was within the clip norm · saturated: coordinates that were clamped
+    """
+
+    delta: npt.NDArray[np.float64]
+    clients: int
+    weight: int
+    loss: float
+    correct: int
+    examples: int
+    within_clip: int
+    saturated: int
+
+
+def encode(update: Update, params: Params, session: bytes, seed: bytes | bytearray) -> Words:
+    """The integers of one client     -> [d + extras], each below 2^B; raises EncodingError
+
+    seed: 32 random bytes for the rounding
+    """
+    encoding = params.encoding
+    delta = np.asarray(update.delta)
+    _check(update, delta, encoding)
+    norm = float(np.linalg.norm(delta.astype(np.float64)))
+    scale = min(1.0, encoding.clip_norm / norm) if norm > 0 else 1.0
+    kind = word_type(params.ring_bits).type
+    words = np.empty(encoding.total_length, kind)
+    saturated = _quantise(delta, scale, encoding, seed, words[: encoding.length])
+    top, weight = encoding.top, update.weight
+    loss = min(max(update.loss, 0.0), encoding.loss_cap) / encoding.loss_cap
+    words[: encoding.length] *= kind(weight)
+    words[encoding.length : -1] = (
+        weight,
+        round(loss * top) * weight,
+        min(update.correct, top),
+        min(update.examples, top),
+        norm <= encoding.clip_norm,
+        min(saturated, top),
+    )
+    words[-1] = checksum(words[:-1], params, session)
+    return words
+
+
+def decode(total: Words, clients: int, params: Params, session: bytes) -> Mean:
+    """The mean of a sum over `clients` survivors.     raises ChecksumMismatch, RoundFailed"""
+    if int(total[-1]) != checksum(total[:-1], params, session):
+        raise ChecksumMismatch("the sum does not match the sum of the clients' checksums")
+    encoding = params.encoding
+    extra = dict(zip(EXTRAS, (int(x) for x in total[encoding.length :]), strict=True))
+    weight = extra["weight"]
+    if not clients <= weight <= clients * encoding.max_weight:
+        raise RoundFailed(
+            f"{clients} clients of weight 1 to {encoding.max_weight} cannot sum to weight {weight}"
+        )
+    scale = encoding.clip_value / (encoding.top * weight)
+    delta = total[: encoding.length] * (2.0 * scale) - encoding.clip_value
+    return Mean(
+        delta=np.asarray(delta, np.float64),
+        clients=clients,
+        weight=weight,
+        loss=extra["loss"] / (encoding.top * weight) * encoding.loss_cap,
+        correct=extra["correct"],
+        examples=extra["examples"],
+        within_clip=extra["within_clip"],
+        saturated=extra["saturated"],
+    )
+
+
+def checksum(words: Words, params: Params, session: bytes) -> int:
+    """sum r_l * u_l mod 2^B, with r public and of the session: linear, so that sums of it add up."""
+    key = derive(session, session, labels.CHECKSUM_KEY, KEY_SIZE)
+    r = expand(key, len(words), params.ring_bits)
+    product = np.multiply(r, words, dtype=words.dtype)
+    total = np.array([product.sum(dtype=words.dtype)], words.dtype)
+    return int(reduce_ring(total, params.ring_bits)[0])
+
+
+def _check(update: Update, delta: Floats, encoding: Encoding) -> None:
+    if delta.dtype != np.float32 or delta.shape != (encoding.length,):
+        raise EncodingError(
+            f"update is {delta.dtype}{list(delta.shape)}, wanted float32[{encoding.length}]"
+        )
+    if not (np.isfinite(delta).all() and np.isfinite(update.loss)):
+        raise EncodingError("update or loss has values that are not finite")
+    if not 1 <= update.weight <= encoding.max_weight:
+        raise EncodingError(f"weight is {update.weight}, wanted 1 to {encoding.max_weight}")
+    if min(update.correct, update.examples) < 0:
+        raise EncodingError("counts are below zero")
+
+
+def _quantise(
+    delta: Floats, scale: float, encoding: Encoding, seed: bytes | bytearray, words: Words
+) -> int:
+    """Write the b-bit integers of `delta` into `words`; the number of clamped coordinates comes out."""
+    key = derive(seed, bytes(32), labels.ROUNDING_KEY, KEY_SIZE)
+    # Multiples of 2^-32 in [0, 1): adding one and cutting rounds up with the fraction's probability.
+    chance = expand(key, encoding.length, 32)
+    saturated = 0
+    for start in range(0, encoding.length, _BLOCK):
+        part = delta[start : start + _BLOCK].astype(np.float64) * (scale / encoding.clip_value)
+        saturated += int(np.count_nonzero(np.abs(part) > 1.0))
+        np.clip(part, -1.0, 1.0, out=part)
+        part = (part + 1.0) * (0.5 * encoding.top) + chance[start : start + _BLOCK] * 2.0**-32
+        words[start : start + _BLOCK] = np.minimum(part, encoding.top)
+    return saturated

@@ -1,0 +1,96 @@
+"""The parameters of one session, all bound into its id."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fl_server.errors import ModulusTooSmall
+from fl_server.secagg.pack import packed_size
+from fl_server.secagg.wire import F64, U8, U16, U32, U64, Message
+
+PRG_AES128_CTR = 1
+
+# The coordinates that follow the update, in this order; all are masked like the update itself.
+EXTRAS = ("weight", "loss", "correct", "examples", "within_clip", "saturated", "checksum")
+
+
+@dataclass(frozen=True)
+class Encoding(Message):
+    """How an update becomes integers; the same for every cohort of a task.
+
+    length: coordinates of the update · value_bits: b · clip_norm: C, the L2 norm to clip to ·
+    clip_value: c, the bound of one coordinate · loss_cap: the largest loss that is told apart
+    """
+
+    length: U64
+    value_bits: U8
+    max_weight: U32
+    clip_norm: F64
+    clip_value: F64
+    loss_cap: F64
+
+    @property
+    def top(self) -> int:
+        """2^b - 1, the largest integer of one coordinate before weighting."""
+        return int(2**self.value_bits - 1)
+
+    @property
+    def total_length(self) -> int:
+        """Words on the wire: the update and the extra coordinates."""
+        return self.length + len(EXTRAS)
+
+
+@dataclass(frozen=True)
+class Params(Message):
+    """N clients with k neighbours each, threshold t, a ring of B bits, and the encoding."""
+
+    clients: U16
+    neighbours: U16
+    threshold: U16
+    ring_bits: U8
+    prg: U8
+    encoding: Encoding
+
+    @property
+    def vector_size(self) -> int:
+        """Bytes of one masked vector."""
+        return packed_size(self.encoding.total_length, self.ring_bits)
+
+
+def least_threshold(neighbours: int) -> int:
+    """The least t with which two views of the survivors cannot unmask one client (complete graph)."""
+    return 2 * neighbours // 3 + 1
+
+
+def least_ring_bits(clients: int, encoding: Encoding) -> int:
+    """The least B for which no sum can wrap: N * W_max * (2^b - 1) < 2^B."""
+    return (clients * encoding.max_weight * encoding.top).bit_length()
+
+
+def complete_graph(clients: int, encoding: Encoding) -> Params:
+    """The parameters for a cohort in which everybody is everybody's neighbour."""
+    params = Params(
+        clients=clients,
+        neighbours=clients - 1,
+        threshold=least_threshold(clients - 1),
+        ring_bits=min(least_ring_bits(clients, encoding), 255),
+        prg=PRG_AES128_CTR,
+        encoding=encoding,
+    )
+    check_ring(params)
+    return params
+
+
+def check_ring(params: Params) -> None:
+    """Nothing, if the largest possible sum fits the ring.     raises ModulusTooSmall"""
+    encoding = params.encoding
+    needed = least_ring_bits(params.clients, encoding)
+    if not needed <= params.ring_bits <= 64:
+        raise ModulusTooSmall(
+            f"the sum of {params.clients} clients of weight {encoding.max_weight} and "
+            f"{encoding.value_bits} bits takes {needed} bits; the ring has {params.ring_bits}"
+        )
+    scales = (encoding.clip_norm, encoding.clip_value, encoding.loss_cap)
+    if not all(math.isfinite(scale) and scale > 0 for scale in scales):
+        raise ModulusTooSmall(f"clip norm, clip value and loss cap are {scales}; all must be > 0")

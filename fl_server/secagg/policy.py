@@ -1,0 +1,172 @@
+"""What a client refuses. The floors are the client's own; nothing that a server sends lowers them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fl_server.errors import (
+    BadCertificate,
+    BadSignature,
+    CohortTooSmall,
+    EncodingMismatch,
+    ModelMismatch,
+    ModulusTooSmall,
+    NotASurvivor,
+    SpentUpdate,
+    StaleRound,
+    SwappedKey,
+    ThresholdTooLow,
+    TooFewSurvivors,
+)
+from fl_server.secagg.certificate import check_certificate, check_revocations
+from fl_server.secagg.messages import Advert, CohortReply, Context
+from fl_server.secagg.params import (
+    PRG_AES128_CTR,
+    Encoding,
+    Params,
+    check_ring,
+    least_ring_bits,
+    least_threshold,
+)
+from fl_server.secagg.session import Session, check_advert, open_session
+
+COHORT_FLOOR = 20
+
+
+@dataclass(frozen=True)
+class Policy:
+    """cohort_floor: fewest clients to be summed with. Below 20 is for tests and demonstrations."""
+
+    cohort_floor: int = COHORT_FLOOR
+
+    def __post_init__(self) -> None:
+        if self.cohort_floor < 2:
+            raise CohortTooSmall(f"a floor of {self.cohort_floor} would sum a client with nobody")
+
+
+class Memory:
+    """What a client must never forget; this one lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[str, int] = {}
+        self._spent: dict[tuple[str, bytes], bytes] = {}
+        self._revocations = 0
+
+    def join(self, task: str, round_number: int) -> None:
+        """Record that a round is joined.     raises StaleRound"""
+        last = self._rounds.get(task)
+        if last is not None and round_number <= last:
+            raise StaleRound(f"task {task}: round {round_number} comes after round {last}")
+        self._rounds[task] = round_number
+        self.save()
+
+    def check_unspent(self, task: str, model: bytes) -> None:
+        """Nothing, if no update of this model has left.     raises SpentUpdate"""
+        if (task, model) in self._spent:
+            raise SpentUpdate(f"task {task}: the update of model {model.hex()[:12]} is spent")
+
+    def spend(self, task: str, model: bytes, vector_hash: bytes) -> None:
+        """Record, before its first byte leaves, which vector is sent.     raises SpentUpdate"""
+        if self._spent.get((task, model), vector_hash) != vector_hash:
+            raise SpentUpdate(f"task {task}: another vector of model {model.hex()[:12]} has left")
+        self._spent[task, model] = vector_hash
+        self.save()
+
+    @property
+    def revocation_number(self) -> int:
+        """The number of the newest revocation list seen."""
+        return self._revocations
+
+    def saw_revocations(self, number: int) -> None:
+        """Record the number of a revocation list that was accepted."""
+        if number > self._revocations:
+            self._revocations = number
+            self.save()
+
+    def save(self) -> None:
+        """Make what is remembered outlast the process; here there is nothing to do."""
+
+
+def check_cohort(
+    reply: CohortReply,
+    mine: Advert,
+    expected: Context,
+    encoding: Encoding,
+    authority: bytes,
+    now: float,
+    policy: Policy,
+    memory: Memory,
+) -> Session:
+    """The session, if nothing in the cohort breaks the policy.     raises ProtocolError"""
+    _check_context(reply.context, expected)
+    if len(reply.adverts) < policy.cohort_floor:
+        raise CohortTooSmall(
+            f"{len(reply.adverts)} clients in the cohort, the floor is {policy.cohort_floor}"
+        )
+    _check_params(reply.params, encoding)
+    if mine not in reply.adverts:
+        raise SwappedKey("the cohort does not hold this client's own keys as it sent them")
+    session = open_session(reply)
+    _check_members(reply, session, authority, now, memory)
+    return session
+
+
+def check_survivors(
+    session: Session, me: int, shared: frozenset[int], survivors: frozenset[int]
+) -> None:
+    """Nothing, if this client may sign the survivor list.     raises ProtocolError"""
+    if me not in survivors:
+        raise NotASurvivor("the survivor list leaves this client out")
+    if not survivors <= shared:
+        raise TooFewSurvivors("the survivor list names clients that never shared")
+    others = len(survivors & set(session.neighbours(me)))
+    if others < session.params.threshold:
+        raise TooFewSurvivors(
+            f"{others} neighbours in the survivor list, {session.params.threshold} are needed"
+        )
+
+
+def _check_context(context: Context, expected: Context) -> None:
+    if context.model != expected.model:
+        raise ModelMismatch(
+            f"the session is about model {context.model.hex()[:12]}, "
+            f"the update about {expected.model.hex()[:12]}"
+        )
+    if context.round != expected.round:
+        raise StaleRound(f"joined round {expected.round}, the session is of round {context.round}")
+    if context != expected:
+        raise ModelMismatch("the session is of another tenant, population or task")
+
+
+def _check_params(params: Params, encoding: Encoding) -> None:
+    least = least_threshold(params.neighbours)
+    if not least <= params.threshold <= params.neighbours:
+        raise ThresholdTooLow(
+            f"threshold {params.threshold} of {params.neighbours} neighbours, at least {least} is safe"
+        )
+    if params.encoding != encoding or params.prg != PRG_AES128_CTR:
+        raise EncodingMismatch("the parameters are not those that the update was prepared for")
+    try:
+        check_ring(params)
+    except ModulusTooSmall as error:
+        raise EncodingMismatch(str(error)) from None
+    if params.ring_bits != least_ring_bits(params.clients, encoding):
+        raise EncodingMismatch(f"a ring of {params.ring_bits} bits is larger than what is needed")
+
+
+def _check_members(
+    reply: CohortReply, session: Session, authority: bytes, now: float, memory: Memory
+) -> None:
+    revoked = check_revocations(authority, reply.revocations, memory.revocation_number)
+    memory.saw_revocations(reply.revocations.revoked.number)
+    if len(set(session.identities.values())) != len(session.identities):
+        raise BadCertificate("two clients of the cohort have one identity key")
+    context = reply.context
+    for advert, certificate in zip(reply.adverts, reply.certificates, strict=True):
+        subject = check_certificate(
+            authority, certificate, context.tenant, context.population, now, revoked
+        )
+        try:
+            check_advert(subject.public_key, context, advert)
+        except BadSignature as error:
+            raise BadSignature(str(error), [advert.client]) from None

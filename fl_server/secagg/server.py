@@ -1,0 +1,358 @@
+"""The server's side of one round: a class for each stage; `receive` takes one client's message, `close` goes on.
+
+    Adverts -> Shares -> Vectors -> Agreements -> Reveals -> Total
+
+Vectors are summed as they come, so memory grows with the length of one vector, not with the cohort. What
+each `receive` accepts is all that a stage needs to be built again: the same messages give the same state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fl_server.errors import (
+    BadSignature,
+    CohortTooSmall,
+    FlError,
+    Gone,
+    Malformed,
+    RoundFailed,
+    StageReplayed,
+    TooFewShares,
+)
+from fl_server.secagg import labels
+from fl_server.secagg.certificate import Certificate, RevocationList, check_certificate
+from fl_server.secagg.client import commitment
+from fl_server.secagg.encode import Mean, decode
+from fl_server.secagg.keys import exchange, public_of, verify, wipe
+from fl_server.secagg.mask import add_masks, pair_key, pair_sign, reduce_ring, self_key
+from fl_server.secagg.messages import (
+    BAD_SHARE,
+    MOST_CLIENTS,
+    NOTHING,
+    SHARE_OF_B,
+    SHARE_OF_S,
+    Advert,
+    Agreement,
+    CohortReply,
+    Context,
+    Reveal,
+    SealedShares,
+    SharesDown,
+    SharesUp,
+    Signed,
+)
+from fl_server.secagg.pack import Words, unpack, word_type
+from fl_server.secagg.params import Encoding, complete_graph
+from fl_server.secagg.session import Session, check_advert, open_session
+from fl_server.secagg.shamir import combine
+
+
+@dataclass(frozen=True)
+class Total:
+    """The integer sum over the survivors, masks removed; `blamed` are those whom evidence names."""
+
+    session: Session
+    words: Words
+    survivors: tuple[int, ...]
+    blamed: tuple[int, ...] = ()
+
+    def mean(self) -> Mean:
+        """The weighted mean of the survivors.     raises ChecksumMismatch, RoundFailed"""
+        return decode(self.words, len(self.survivors), self.session.params, self.session.id)
+
+
+class _Stage:
+    """Remembers who sent what, so that a repeated message is harmless and a second one is refused."""
+
+    def __init__(self, allowed: frozenset[int] | None) -> None:
+        self._allowed = allowed
+        self._seen: dict[int, bytes] = {}
+
+    @property
+    def senders(self) -> frozenset[int]:
+        return frozenset(self._seen)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everybody who may send has sent."""
+        return self._allowed is not None and self.senders == self._allowed
+
+    def _is_repeat(self, client: int, message: bytes) -> bool:
+        if self._allowed is not None and client not in self._allowed:
+            raise Gone(f"client {client} is not, or no longer, part of this round", [client])
+        seen = self._seen.get(client)
+        if seen is not None and seen != hashlib.sha256(message).digest():
+            raise StageReplayed(f"client {client} sent another message for this stage", [client])
+        return seen is not None
+
+    def _remember(self, client: int, message: bytes) -> None:
+        self._seen[client] = hashlib.sha256(message).digest()
+
+
+class Adverts(_Stage):
+    """R0: whoever is certified may join."""
+
+    def __init__(self, context: Context, encoding: Encoding, authority: bytes) -> None:
+        super().__init__(None)
+        self.context = context
+        self._encoding = encoding
+        self._authority = authority
+        self._adverts: dict[int, tuple[Advert, Certificate]] = {}
+
+    def receive(self, message: bytes, certificate: Certificate, now: float) -> int:
+        """The id of the client that joins.     raises BadCertificate, BadSignature, StageReplayed"""
+        advert = Advert.from_bytes(message)
+        subject = check_certificate(
+            self._authority, certificate, self.context.tenant, self.context.population, now, set()
+        )
+        if advert.client != subject.client:
+            raise BadSignature(f"client {subject.client} sent an advert of {advert.client}")
+        if self._is_repeat(advert.client, message):
+            return advert.client
+        if len(self._adverts) >= MOST_CLIENTS:
+            raise Gone("the cohort is full")
+        check_advert(subject.public_key, self.context, advert)
+        self._remember(advert.client, message)
+        self._adverts[advert.client] = advert, certificate
+        return advert.client
+
+    def close(self, server_nonce: bytes, revocations: RevocationList) -> Shares:
+        """The cohort is fixed.     raises CohortTooSmall, ModulusTooSmall, KeysNotDistinct"""
+        if len(self._adverts) < 2:
+            raise CohortTooSmall(f"{len(self._adverts)} clients make no cohort")
+        pairs = [self._adverts[client] for client in sorted(self._adverts)]
+        reply = CohortReply(
+            context=self.context,
+            server_nonce=server_nonce,
+            params=complete_graph(len(pairs), self._encoding),
+            adverts=tuple(advert for advert, _ in pairs),
+            certificates=tuple(certificate for _, certificate in pairs),
+            revocations=revocations,
+        )
+        return Shares(open_session(reply), reply.to_bytes())
+
+
+class Shares(_Stage):
+    """R1: boxes for the neighbours, which the server cannot open."""
+
+    def __init__(self, session: Session, reply: bytes) -> None:
+        super().__init__(frozenset(session.ids))
+        self.session = session
+        self.reply = reply
+        self._messages: dict[int, SharesUp] = {}
+
+    def receive(self, client: int, message: bytes) -> None:
+        """raises Malformed, StageReplayed, Gone"""
+        if self._is_repeat(client, message):
+            return
+        shares = SharesUp.from_bytes(message)
+        if shares.session != self.session.id:
+            raise Malformed("the shares are of another session")
+        if len(shares.sealed) != self.session.params.neighbours:
+            raise Malformed(
+                f"{len(shares.sealed)} boxes for {self.session.params.neighbours} neighbours"
+            )
+        self._remember(client, message)
+        self._messages[client] = shares
+
+    def close(self) -> Vectors:
+        """U2 is fixed.     raises RoundFailed"""
+        _require(self.session, len(self._messages), "shared")
+        return Vectors(self.session, dict(self._messages))
+
+
+class Vectors(_Stage):
+    """R2: masked vectors, added up as they come."""
+
+    def __init__(self, session: Session, shares: dict[int, SharesUp]) -> None:
+        super().__init__(frozenset(shares))
+        self.session = session
+        self._shares = shares
+        params = session.params
+        self._sum: Words = np.zeros(params.encoding.total_length, word_type(params.ring_bits))
+
+    def reply(self, client: int) -> bytes:
+        """The boxes addressed to one client of U2.     raises Gone"""
+        if client not in self._shares:
+            raise Gone(f"client {client} did not share in time", [client])
+        sealed = tuple(
+            _sealed_for(self.session, self._shares, owner, client)
+            for owner in sorted(self._shares)
+            if owner != client
+        )
+        return SharesDown(self.session.bitmap(self._shares), sealed).to_bytes()
+
+    def receive(self, client: int, message: bytes) -> None:
+        """raises Malformed, StageReplayed, Gone"""
+        if self._is_repeat(client, message):
+            return
+        params = self.session.params
+        words = unpack(message, params.encoding.total_length, params.ring_bits)
+        self._remember(client, message)
+        np.add(self._sum, words, out=self._sum)
+
+    def close(self) -> Agreements:
+        """U3 is fixed.     raises RoundFailed"""
+        _require(self.session, len(self._seen), "uploaded")
+        return Agreements(self.session, self._shares, self.senders, self._sum)
+
+
+class Agreements(_Stage):
+    """R3a: survivors sign the list of survivors."""
+
+    def __init__(
+        self,
+        session: Session,
+        shares: dict[int, SharesUp],
+        survivors: frozenset[int],
+        words: Words,
+    ) -> None:
+        super().__init__(survivors)
+        self.session = session
+        self.survivors = survivors
+        self.reply = session.bitmap(survivors)
+        self._shares = shares
+        self._sum = words
+        self._signatures: dict[int, bytes] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether every signer has enough others to rely on; nobody else need be waited for."""
+        return len(self._signatures) > self.session.params.threshold
+
+    def receive(self, client: int, message: bytes) -> None:
+        """raises BadSignature, StageReplayed, Gone"""
+        if self._is_repeat(client, message):
+            return
+        self._check(client, message)
+        self._remember(client, message)
+        self._signatures[client] = message
+
+    def close(self) -> Reveals:
+        """The signatures that are handed out are fixed.     raises RoundFailed"""
+        _require(self.session, len(self._signatures), "signed the survivor list")
+        return Reveals(self)
+
+    def _check(self, client: int, message: bytes) -> None:
+        statement = self.session.agreement(self._shares, self.survivors)
+        try:
+            public = self.session.identities[client]
+            verify(public, labels.AGREE, statement, message, f"agreement of client {client}")
+        except BadSignature as error:
+            raise BadSignature(str(error), [client]) from None
+
+
+class Reveals(_Stage):
+    """R3b: shares come in until every secret that is needed can be rebuilt."""
+
+    def __init__(self, agreed: Agreements) -> None:
+        super().__init__(agreed.survivors)
+        self.session = agreed.session
+        self.survivors = agreed.survivors
+        self.blamed: set[int] = set()
+        self._shares = agreed._shares
+        self._sum = agreed._sum
+        signed = (Signed(c, s) for c, s in sorted(agreed._signatures.items()))
+        self.reply = Agreement(tuple(signed)).to_bytes()
+        self._late = agreed
+        # For each client of U2, the valid shares of the one secret that is wanted of it.
+        self._revealed: dict[int, list[bytes]] = {owner: [] for owner in self._shares}
+
+    def agree(self, client: int, message: bytes) -> None:
+        """A signature that comes late: checked, but not handed out any more."""
+        self._late.receive(client, message)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every wanted secret has its threshold of valid shares."""
+        needed = self.session.params.threshold
+        return all(len(shares) >= needed for shares in self._revealed.values())
+
+    def receive(self, client: int, message: bytes) -> None:
+        """Shares that do not match their digests are skipped, and their senders named.
+
+        raises Malformed, StageReplayed, Gone
+        """
+        if self._is_repeat(client, message):
+            return
+        neighbours = self.session.neighbours(client)
+        shares = Reveal.from_bytes(message).shares
+        if len(shares) != len(neighbours):
+            raise Malformed(f"{len(shares)} shares for {len(neighbours)} neighbours")
+        self._remember(client, message)
+        for owner, revealed in zip(neighbours, shares, strict=True):
+            wanted = self._wanted(owner)
+            if wanted == NOTHING and revealed.kind == NOTHING:
+                continue
+            if revealed.kind == BAD_SHARE:
+                self.blamed.add(owner)
+            elif revealed.kind != wanted or not self._matches(owner, client, wanted, revealed.share):
+                self.blamed.add(client)
+            else:
+                self._revealed[owner].append(revealed.share)
+
+    def close(self) -> Total:
+        """The sum, masks removed.     raises RoundFailed, naming whom the evidence names"""
+        masks: list[tuple[bytes, int]] = []
+        for owner in sorted(self._shares):
+            secret = self._rebuild(owner)
+            remove = self._own_mask if owner in self.survivors else self._pair_masks
+            masks += remove(owner, secret)
+            wipe([secret])
+        add_masks(self._sum, masks)
+        reduce_ring(self._sum, self.session.params.ring_bits)
+        total = Total(self.session, self._sum, tuple(sorted(self.survivors)))
+        return replace(total, blamed=tuple(sorted(self.blamed)))
+
+    def _wanted(self, owner: int) -> int:
+        if owner not in self._shares:
+            return NOTHING
+        return SHARE_OF_B if owner in self.survivors else SHARE_OF_S
+
+    def _matches(self, owner: int, holder: int, kind: int, share: bytes) -> bool:
+        sealed = _sealed_for(self.session, self._shares, owner, holder)
+        digest = sealed.digest_of_b if kind == SHARE_OF_B else sealed.digest_of_s
+        return self.session.share_digest(owner, holder, kind, share) == digest
+
+    def _rebuild(self, owner: int) -> bytearray:
+        try:
+            return combine(self._revealed[owner], self.session.params.threshold)
+        except TooFewShares as error:
+            raise RoundFailed(f"client {owner}: {error}", self.blamed) from None
+
+    def _own_mask(self, owner: int, b: bytearray) -> list[tuple[bytes, int]]:
+        if commitment(self.session.id, b) != self._shares[owner].commitment:
+            raise RoundFailed(f"client {owner} shared a secret it did not commit to", [owner])
+        return [(self_key(b, self.session.id, owner, self.session.params.ring_bits), -1)]
+
+    def _pair_masks(self, owner: int, mask_secret: bytearray) -> list[tuple[bytes, int]]:
+        """The masks that a vanished client shares with survivors, which nothing cancels."""
+        if public_of(mask_secret) != self.session.adverts[owner].mask_key:
+            raise RoundFailed(f"client {owner} shared a key that is not its own", [owner])
+        session, bits = self.session, self.session.params.ring_bits
+        masks = []
+        for survivor in sorted(self.survivors):
+            try:
+                shared = exchange(mask_secret, session.adverts[survivor].mask_key)
+            except FlError:
+                raise RoundFailed(f"client {survivor} advertised a bad key", [survivor]) from None
+            key = pair_key(shared, session.id, owner, survivor, bits)
+            masks.append((key, -pair_sign(survivor, owner)))
+        return masks
+
+
+def _sealed_for(
+    session: Session, shares: dict[int, SharesUp], owner: int, holder: int
+) -> SealedShares:
+    return shares[owner].sealed[session.share_x(owner, holder) - 1]
+
+
+def _require(session: Session, count: int, did: str) -> None:
+    """Fewer than this and no client's secret could be rebuilt: each needs t others."""
+    needed = session.params.threshold + 1
+    if count < needed:
+        raise RoundFailed(f"{count} of {session.params.clients} clients {did}, {needed} are needed")

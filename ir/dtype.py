@@ -1,0 +1,55 @@
+"""Element types: their names in Python, their codes in files, their numpy twins."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+
+class DType(Enum):
+    """An element type. The value is its code in model files: never changed, never reused."""
+
+    f32 = 1
+    f16 = 2
+    i8 = 3
+    u8 = 4
+    i32 = 5
+    i64 = 6
+    bool = 7
+    f64 = 8
+
+    @property
+    def numpy(self) -> np.dtype:
+        return _NUMPY[self]
+
+    @property
+    def size_bytes(self) -> int:
+        return _NUMPY[self].itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self in (DType.f32, DType.f16, DType.f64)
+
+    @staticmethod
+    def of(array: np.ndarray) -> DType:
+        """The type of `array`'s elements. Raises TypeError for a type that models do not have."""
+        for dtype, twin in _NUMPY.items():
+            if twin == array.dtype:
+                return dtype
+        raise TypeError(f"array of {array.dtype}: want one of {', '.join(d.numpy.name for d in DType)}")
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+_NUMPY = {
+    DType.f32: np.dtype(np.float32),
+    DType.f16: np.dtype(np.float16),
+    DType.i8: np.dtype(np.int8),
+    DType.u8: np.dtype(np.uint8),
+    DType.i32: np.dtype(np.int32),
+    DType.i64: np.dtype(np.int64),
+    DType.bool: np.dtype(np.bool_),
+    DType.f64: np.dtype(np.float64),
+}

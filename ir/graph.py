@@ -1,0 +1,288 @@
+"""Values, nodes and graphs: the one representation that everything reads and rewrites.
+
+A graph is functional. A weight is a leaf that several graphs of a model share; a graph that trains
+lists `updates`, pairs of a weight and the value that replaces it once the graph has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ir.dtype import DType
+from ir.errors import GraphError
+from ir.symbol import Dim, symbols
+
+if TYPE_CHECKING:
+    from ir.op import Op
+
+Shape = tuple[Dim, ...]
+Array = np.ndarray
+
+
+class Value:
+    """A tensor: result `index` of `node`, or a leaf (graph input, constant, weight) without a node."""
+
+    __slots__ = ("dtype", "index", "name", "node", "shape")
+
+    def __init__(
+        self,
+        shape: Sequence[Dim],
+        dtype: DType = DType.f32,
+        *,
+        node: Node | None = None,
+        index: int = 0,
+        name: str | None = None,
+    ) -> None:
+        self.shape: Shape = tuple(shape)
+        self.dtype = dtype
+        self.node = node
+        self.index = index
+        self.name = name
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        kind = self.node.op.name if self.node else type(self).__name__.lower()
+        return f"<{kind} {self.name or ''}{self.dtype!r}{shape_text(self.shape)}>"
+
+    def __add__(self, other: Any) -> Value:
+        return _call("add", self, other)
+
+    def __sub__(self, other: Any) -> Value:
+        return _call("sub", self, other)
+
+    def __mul__(self, other: Any) -> Value:
+        return _call("mul", self, other)
+
+    def __truediv__(self, other: Any) -> Value:
+        return _call("div", self, other)
+
+    def __matmul__(self, other: Any) -> Value:
+        return _call("matmul", self, other)
+
+    def __pow__(self, other: Any) -> Value:
+        return _call("pow", self, other)
+
+    def __neg__(self) -> Value:
+        return _call("neg", self)
+
+    def __radd__(self, other: Any) -> Value:
+        return _call("add", other, self)
+
+    def __rsub__(self, other: Any) -> Value:
+        return _call("sub", other, self)
+
+    def __rmul__(self, other: Any) -> Value:
+        return _call("mul", other, self)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return _call("div", other, self)
+
+    __array_ufunc__ = None  # numpy arrays on the left defer to the methods above
+
+
+class Constant(Value):
+    """A leaf whose elements never change."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any, *, dtype: DType | None = None, name: str | None = None) -> None:
+        array = np.asarray(data, dtype=dtype.numpy if dtype else None)
+        super().__init__(array.shape, DType.of(array), name=name)
+        self.data = array
+
+
+class Weight(Value):
+    """A leaf that a model owns and several graphs share.
+
+    `trainable`: gradients are wanted for it. `state`: the optimiser's or a layer's own memory
+    (momentum, running mean), saved with the model and never trained by gradient.
+    """
+
+    __slots__ = ("_data", "state", "trainable")
+
+    def __init__(self, data: Any, *, name: str, trainable: bool = True, state: bool = False) -> None:
+        array = np.asarray(data)
+        super().__init__(array.shape, DType.of(array), name=name)
+        self._data = array
+        self.trainable = trainable and not state
+        self.state = state
+
+    @property
+    def data(self) -> Array:
+        return self._data
+
+    @data.setter
+    def data(self, array: Array) -> None:
+        if array.shape != self._data.shape or array.dtype != self._data.dtype:
+            raise GraphError(
+                f"weight {self.name}: new data is {array.dtype}{list(array.shape)}, "
+                f"want {self._data.dtype}{list(self._data.shape)}"
+            )
+        self._data = array
+
+    def reshape_to(self, array: Array) -> None:
+        """Take data of another shape. Graphs that were traced before are void: trace them again."""
+        self._data = array
+        self.shape = array.shape
+
+
+class Node:
+    """One application of an operator. An optional input that is left out is None."""
+
+    __slots__ = ("attrs", "inputs", "op", "results", "source")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: Sequence[Value | None],
+        attrs: dict[str, Any],
+        results: Sequence[tuple[Shape, DType]],
+        source: str = "",
+    ) -> None:
+        self.op = op
+        self.inputs = tuple(inputs)
+        self.attrs = attrs
+        self.source = source  # file:line of the user's code, or the node's name in the source model
+        self.results = tuple(
+            Value(shape, dtype, node=self, index=i) for i, (shape, dtype) in enumerate(results)
+        )
+
+    @property
+    def present_inputs(self) -> tuple[Value, ...]:
+        return tuple(v for v in self.inputs if v is not None)
+
+    def subgraphs(self) -> Iterator[Graph]:
+        """The graphs among its attributes (control flow)."""
+        return (a for a in self.attrs.values() if isinstance(a, Graph))
+
+    def __repr__(self) -> str:
+        return f"<node {self.op.name} {self.source}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Inputs, outputs and weight updates; the nodes that they need are found and put in order."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    output_names: tuple[str, ...] = ()
+    updates: tuple[tuple[Weight, Value], ...] = ()
+    nodes: tuple[Node, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = self.output_names or tuple(f"output{i}" for i in range(len(self.outputs)))
+        if len(names) != len(self.outputs) or len(set(names)) != len(names):
+            raise GraphError(f"output names {list(names)}: want {len(self.outputs)} different ones")
+        object.__setattr__(self, "output_names", names)
+        object.__setattr__(self, "nodes", order((*self.outputs, *(new for _, new in self.updates))))
+
+    @staticmethod
+    def trace(fn: Callable[..., Any], *inputs: Value | Shape) -> Graph:
+        """Run `fn` on symbolic inputs (values, or float32 shapes) and keep what it computed.
+
+        `fn` returns a value, a tuple of values or a dict of values by output name.
+        """
+        values = tuple(
+            v if isinstance(v, Value) else Value(v, name=f"input{i}") for i, v in enumerate(inputs)
+        )
+        out = fn(*values)
+        if isinstance(out, dict):
+            return Graph(values, tuple(out.values()), tuple(out))
+        return Graph(values, (out,) if isinstance(out, Value) else tuple(out))
+
+    @property
+    def roots(self) -> tuple[Value, ...]:
+        """What the graph computes: its outputs, then the new values of its weights."""
+        return (*self.outputs, *(new for _, new in self.updates))
+
+    @property
+    def leaves(self) -> tuple[Value, ...]:
+        """Every leaf that is read or updated, graph inputs first, each once, in order of use."""
+        found = dict.fromkeys(self.inputs)
+        found |= dict.fromkeys(v for n in self.nodes for v in n.present_inputs if v.node is None)
+        found |= dict.fromkeys(v for v in self.roots if v.node is None)
+        found |= dict.fromkeys(w for w, _ in self.updates)
+        return tuple(found)
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return tuple(v for v in self.leaves if isinstance(v, Weight))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the free dimensions of the inputs, sorted."""
+        return tuple(sorted(set().union(*(symbols(d) for v in self.inputs for d in v.shape))))
+
+    def __str__(self) -> str:
+        from ir.text import to_text
+
+        return to_text(self)
+
+
+@dataclass
+class Model:
+    """Named entry points over shared weights, and what is said about them."""
+
+    entries: dict[str, Graph]
+    metadata: dict[str, str] = field(default_factory=dict)
+    # free dimension -> the smallest and largest size that the model was made for
+    symbol_ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """Every weight of every entry, each once, in order of first use."""
+        return tuple(dict.fromkeys(w for g in self.entries.values() for w in g.weights))
+
+
+def order(roots: Iterable[Value]) -> tuple[Node, ...]:
+    """Every node that `roots` need, each after the nodes that it reads. Raises on a cycle."""
+    done: dict[Node, None] = {}
+    open_: set[Node] = set()
+    stack = [(v.node, False) for v in reversed(tuple(roots))]
+    while stack:
+        node, ready = stack.pop()
+        if node is None or node in done:
+            continue
+        if ready:
+            done[node] = None
+            open_.discard(node)
+            continue
+        if node in open_:
+            raise GraphError(f"{node!r} needs its own result")
+        open_.add(node)
+        stack.append((node, True))
+        stack.extend((v.node, False) for v in reversed(node.present_inputs) if v.node not in done)
+    return tuple(done)
+
+
+def rebuild(node: Node, inputs: Sequence[Value | None]) -> Node:
+    """The same node on other inputs of the same shapes and types."""
+    return Node(node.op, inputs, node.attrs, [(v.shape, v.dtype) for v in node.results], node.source)
+
+
+def substitute(roots: Sequence[Value], replaced: Mapping[Value, Value]) -> tuple[Value, ...]:
+    """`roots` computed from other values: nodes that depend on a replaced value are built anew."""
+    now: dict[Value, Value] = dict(replaced)
+    for node in order(roots):
+        if any(v in now for v in node.present_inputs) and node.results[0] not in now:
+            inputs = [v and now.get(v, v) for v in node.inputs]
+            copy = node.op.node(inputs, node.attrs, node.source)
+            now.update(zip(node.results, copy.results, strict=True))
+    return tuple(now.get(v, v) for v in roots)
+
+
+def shape_text(shape: Shape) -> str:
+    return "[" + ",".join(str(d) for d in shape) + "]"
+
+
+def _call(name: str, *args: Any) -> Value:
+    from ir.op import OPS
+
+    return OPS[name](*args)

@@ -1,0 +1,241 @@
+"""From a model to the index and the segments of a model file (docs/model_file.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ir.errors import FormatError, GraphError
+from ir.graph import Constant, Graph, Model, Node, Value, Weight
+from ir.in_place import in_place_order
+from ir.index_pack import EntryRows, IndexRows, Row, pack
+from ir.index_words import Names, Words, float_word
+from ir.op import MAX_RANK, attr_kind
+from ir.symbol import Dim, Expr, symbols
+
+CONSTANT, TRAINABLE, STATE, FROZEN = range(4)  # kinds of weights
+SEGMENT_KINDS = ((CONSTANT, FROZEN), (TRAINABLE,), (STATE,))
+LARGEST_SIZE = 2**31 - 1
+ALIGN_TENSOR = 16
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file holds: `index(offsets)` gives its bytes for segments at these places."""
+
+    index: Callable[[Sequence[int]], bytes]
+    segments: list[bytes]
+
+
+def encode(model: Model, *, strip_names: bool) -> Content:
+    """The content of the model's file. Raises GraphError or FormatError."""
+    writer = _Writer(model, strip_names)
+    for name, graph in model.entries.items():
+        writer.add_entry(graph, name)
+    weights, segments = writer.weights_and_segments()
+    ranges = [model.symbol_ranges.get(s, (1, LARGEST_SIZE)) for s in writer.symbols]
+    symbol_rows = [(writer.names.put(s), *r) for s, r in zip(writer.symbols, ranges, strict=True)]
+    hashes = [hashlib.sha256(s).digest() for s in segments]
+
+    def index(offsets: Sequence[int]) -> bytes:
+        return pack(
+            IndexRows(
+                weights=weights,
+                entries=writer.entries,
+                symbols=symbol_rows,
+                expressions=writer.words.expressions,
+                pool=writer.words.pool,
+                names=bytes(writer.names.data),
+                segments=list(zip(offsets, map(len, segments), hashes, strict=True)),
+                metadata=model.metadata,
+            )
+        )
+
+    return Content(index, segments)
+
+
+class _Writer:
+    """Turns graphs into rows. Ids of weights come first, so all are numbered at the start."""
+
+    def __init__(self, model: Model, strip_names: bool) -> None:
+        if not model.entries or "" in model.entries:
+            raise GraphError(f"entries {list(model.entries)}: want at least one, each with a name")
+        self.strip_names = strip_names
+        self.graphs = list(dict.fromkeys(_with_subgraphs(model.entries.values())))
+        self.symbols = sorted(_all_symbols(self.graphs) | set(model.symbol_ranges))
+        self.words = Words(self.symbols)
+        self.names = Names()
+        self.entries: list[EntryRows] = []
+        self.owned: list[Constant | Weight] = []
+        self._ids: dict[Value, int] = {}  # of constants and weights
+        self._subgraphs: dict[Graph, int] = {}
+        self._number_weights()
+
+    def _number_weights(self) -> None:
+        """In order of use; equal constants get one id."""
+        constants: dict[Any, int] = {}
+        names: set[str | None] = set()
+        for v in dict.fromkeys(v for g in self.graphs for v in g.leaves):
+            number = len(self.owned)
+            if isinstance(v, Constant):
+                number = constants.setdefault((v.dtype, v.shape, v.data.tobytes()), number)
+            elif not isinstance(v, Weight):
+                continue
+            elif v.name in names:
+                raise GraphError(f"two weights have the name {v.name!r}")
+            else:
+                names.add(v.name)
+            self._ids[v] = number
+            if number == len(self.owned):
+                self.owned.append(v)
+
+    def weights_and_segments(self) -> tuple[list[Row], list[bytes]]:
+        """The rows of the weights, and the bytes of the segments that hold them."""
+        rows: dict[int, Row] = {}
+        segments: list[bytes] = []
+        for kinds in SEGMENT_KINDS:
+            chunks: list[bytes] = []
+            end = 0
+            members = [(i, v) for i, v in enumerate(self.owned) if _kind(v) in kinds]
+            for i, v in members:
+                gap = -end % ALIGN_TENSOR
+                data = np.ascontiguousarray(v.data, v.dtype.numpy).tobytes()
+                rows[i] = self._weight(v, len(segments), end + gap)
+                chunks += [bytes(gap), data]
+                end += gap + len(data)
+            if members:
+                segments.append(b"".join(chunks))
+        return [rows[i] for i in range(len(rows))], segments
+
+    def _weight(self, v: Constant | Weight, segment: int, offset: int) -> Row:
+        kind = _kind(v)
+        inner = kind in (CONSTANT, FROZEN)
+        place = f"weight {v.name!r}: size"
+        name = "" if self.strip_names and inner else v.name
+        if offset // ALIGN_TENSOR >= 2**32:
+            raise FormatError(
+                f"weight {v.name!r} starts {offset} bytes into its segment, want 64 GiB"
+            )
+        at = self._shape(v.shape, place)
+        return (
+            v.dtype.value,
+            kind,
+            v.rank,
+            segment,
+            self.names.put(name),
+            at,
+            offset // ALIGN_TENSOR,
+        )
+
+    def add_entry(self, graph: Graph, name: str) -> int:
+        """Add the rows of a graph, behind those of its sub-graphs; give its number."""
+        nodes = in_place_order(graph)
+        for sub in (s for n in nodes for s in n.subgraphs()):
+            if sub not in self._subgraphs:
+                self._subgraphs[sub] = self.add_entry(sub, "")
+        entry = EntryRows(self.names.put(name))
+        ids = dict(self._ids)
+        for v in graph.inputs:
+            if v in ids or v.node or isinstance(v, (Constant, Weight)):
+                raise GraphError(
+                    f"entry {name!r}: input {v!r} is listed twice or is no graph input"
+                )
+            entry.inputs.append(self._value(v, ids, entry, keep_name=True))
+        for node in nodes:
+            entry.nodes.append(self._node(node, ids, entry))
+            entry.sources.append(self.names.put("" if self.strip_names else node.source))
+        entry.outputs = [_id(v, ids, f"entry {name!r}: output {n!r}") for n, v in _outputs(graph)]
+        entry.output_names = [self.names.put(n) for n in graph.output_names]
+        _drop_empty_names(entry)
+        self.entries.append(entry)
+        return len(self.entries) - 1
+
+    def _node(self, node: Node, ids: dict[Value, int], entry: EntryRows) -> Row:
+        place = f"{node!r}: input"
+        words = [-1 if v is None else _id(v, ids, place) for v in node.inputs]
+        for v in node.results:
+            if v.index < node.op.updates:
+                ids[v] = words[v.index]  # the weight itself, see ir/in_place.py
+            else:
+                self._value(v, ids, entry, keep_name=not self.strip_names)
+        words += [ids[v] for v in node.results]
+        attrs = [w for name in node.attrs for w in self._attribute(node, name)]
+        at = self.words.append(words)
+        return node.op.code, len(node.inputs), len(node.results), at, self.words.put(attrs)
+
+    def _value(self, v: Value, ids: dict[Value, int], entry: EntryRows, *, keep_name: bool) -> int:
+        """Add a value to an entry; give its id."""
+        ids[v] = len(self.owned) + len(entry.values)
+        entry.values.append((v.dtype.value, v.rank, self._shape(v.shape, f"{v!r}: size")))
+        entry.value_names.append(self.names.put(v.name if keep_name else ""))
+        return ids[v]
+
+    def _attribute(self, node: Node, name: str) -> list[int]:
+        value, default = node.attrs[name], node.op.attrs[name]
+        place = f"{node!r}: {name}"
+        match attr_kind(default):
+            case "ints":
+                if len(value) > MAX_RANK:
+                    raise FormatError(f"{place} has {len(value)} numbers, want at most {MAX_RANK}")
+                return [len(value), *(self.words.size(v, place) for v in value)]
+            case "float":
+                return [float_word(value, place)]
+            case "choice":
+                return [tuple(type(default)).index(value)]
+            case "graph":
+                return [self._subgraphs[value]]
+        return [self.words.size(int(value) if isinstance(value, bool) else value, place)]
+
+    def _shape(self, shape: Sequence[Dim], place: str) -> int:
+        return self.words.put([self.words.size(d, place) for d in shape])
+
+
+def _kind(v: Constant | Weight) -> int:
+    if isinstance(v, Constant):
+        return CONSTANT
+    return STATE if v.state else TRAINABLE if v.trainable else FROZEN
+
+
+def _id(v: Value, ids: dict[Value, int], place: str) -> int:
+    if v not in ids:
+        raise GraphError(
+            f"{place} {v!r} is no input, constant, weight or earlier result of the graph"
+        )
+    return ids[v]
+
+
+def _outputs(graph: Graph) -> Iterator[tuple[str, Value]]:
+    return zip(graph.output_names, graph.outputs, strict=True)
+
+
+def _drop_empty_names(entry: EntryRows) -> None:
+    """Names at the end that are empty are not stored; sources only where there are some."""
+    while entry.value_names and not entry.value_names[-1]:
+        entry.value_names.pop()
+    if not any(entry.sources):
+        entry.sources = []
+
+
+def _with_subgraphs(graphs: Iterable[Graph]) -> Iterator[Graph]:
+    for graph in graphs:
+        yield graph
+        yield from _with_subgraphs(s for n in graph.nodes for s in n.subgraphs())
+
+
+def _all_symbols(graphs: Sequence[Graph]) -> set[str]:
+    found: set[str] = set()
+    for graph in graphs:
+        nodes = graph.nodes
+        for v in (*graph.inputs, *(r for n in nodes for r in n.results)):
+            found.update(*map(symbols, v.shape))
+        for attr in (a for n in nodes for a in n.attrs.values()):
+            found.update(*(symbols(d) for d in _as_tuple(attr) if isinstance(d, Expr)))
+    return found
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,285 @@
+"""What an operator is: one declaration, read by every part of the platform."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ir.dtype import DType
+from ir.errors import AttrError, DTypeError, ShapeError
+from ir.graph import Array, Constant, Graph, Node, Shape, Value
+from ir.symbol import Expr
+
+OPS: dict[str, Op] = {}  # every operator by name, in order of declaration
+MAX_RANK = 8
+
+
+class NoGrad:
+    """Marks an operator that has no derivative (comparisons, index and update operators)."""
+
+
+NO_GRAD = NoGrad()
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A sample input: its shape, its type and the range that its elements are drawn from."""
+
+    shape: tuple[int, ...]
+    dtype: DType = DType.f32
+    low: float = -2.0
+    high: float = 2.0
+    data: Array | None = None  # these very elements instead
+
+    def array(self, rng: np.random.Generator) -> Array:
+        if self.data is not None:
+            return self.data
+        if self.dtype.is_float:
+            return rng.uniform(self.low, self.high, self.shape).astype(self.dtype.numpy)
+        if self.dtype is DType.bool:
+            return rng.integers(0, 2, self.shape).astype(np.bool_)
+        return rng.integers(int(self.low), int(self.high), self.shape).astype(self.dtype.numpy)
+
+
+def ints(*shape: int, low: int = -100, high: int = 100, dtype: DType = DType.i32) -> Spec:
+    """A sample input of integers in [low, high)."""
+    return Spec(shape, dtype, low, high)
+
+
+def floats(*shape: int, low: float = -2.0, high: float = 2.0) -> Spec:
+    """A sample input of floats in [low, high)."""
+    return Spec(shape, DType.f32, low, high)
+
+
+def bools(*shape: int) -> Spec:
+    return Spec(shape, DType.bool)
+
+
+def exactly(data: Any, dtype: DType = DType.f32) -> Spec:
+    """A sample input with these very elements."""
+    array = np.asarray(data, dtype.numpy)
+    return Spec(array.shape, dtype, data=array)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sample call of an operator: inputs (None where an optional one is left out), attributes."""
+
+    inputs: tuple[Spec | None, ...]
+    attrs: dict[str, Any]
+
+    def arrays(self, seed: int = 0) -> list[Array | None]:
+        rng = np.random.default_rng(seed)
+        return [s.array(rng) if s else None for s in self.inputs]
+
+    def __str__(self) -> str:
+        shapes = [f"{s.dtype!r}{list(s.shape)}".replace(" ", "") if s else "-" for s in self.inputs]
+        attrs = [f"{k}={v}".replace(" ", "") for k, v in self.attrs.items()]
+        return ",".join(shapes + attrs)
+
+
+def case(
+    *inputs: tuple[int, ...] | Spec | None, low: float = -2.0, high: float = 2.0, **attrs: Any
+) -> Case:
+    """A sample call; a bare shape is a float32 input with elements in [low, high)."""
+    specs = tuple(Spec(s, DType.f32, low, high) if isinstance(s, tuple) else s for s in inputs)
+    return Case(specs, attrs)
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """An operator. Calling it on values adds a node; calling it on arrays alone computes it."""
+
+    name: str
+    code: int  # its number in files: never changed, never given to another operator
+    family: str  # the module it is declared in
+    inputs: tuple[str, ...]
+    optional: int  # how many of the last inputs may be left out
+    variadic: bool  # the last input stands for any number of inputs
+    attrs: dict[str, Any]  # attribute name -> default; the default's type is the attribute's type
+    results: tuple[str, ...]
+    shape: Callable[..., Any]  # shapes and attrs -> a shape, or a list of shapes
+    dtype: Callable[..., Any]  # dtypes and attrs -> a dtype, or a list of dtypes
+    ref: Callable[..., Any]
+    grad: Callable[..., Sequence[Value | None]] | NoGrad
+    kernels: tuple[str, ...]  # dtypes of in[0] that have a reference kernel in C++, or ("any",)
+    updates: int  # result i overwrites weight input i, for i < updates
+    view: bool  # the result is input 0's bytes under another shape
+    onnx: str | None
+    tflite: str | None
+    samples: tuple[Case, ...]
+    doc: str
+
+    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+        if not any(isinstance(x, Value) for x in inputs):
+            return self.ref(*inputs, **self.checked_attrs(attrs))
+        node = self.node(self._as_values(inputs), attrs, source=_caller())
+        return node.results[0] if len(self.results) == 1 else node.results
+
+    def node(self, inputs: Sequence[Value | None], attrs: dict[str, Any], source: str = "") -> Node:
+        """A node of this operator. Raises ShapeError, DTypeError or AttrError."""
+        inputs = self._checked_inputs(inputs)
+        attrs = self.checked_attrs(attrs)
+        shapes = self._infer(self.shape, [v.shape if v else None for v in inputs], attrs)
+        dtypes = self._infer(self.dtype, [v.dtype if v else None for v in inputs], attrs)
+        for shape in shapes:
+            if len(shape) > MAX_RANK:
+                raise ShapeError(f"{self.name}: result of rank {len(shape)}, at most {MAX_RANK}")
+        return Node(self, inputs, attrs, list(zip(shapes, dtypes, strict=True)), source)
+
+    def checked_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """All attributes, in order of declaration, each of its declared type."""
+        if unknown := attrs.keys() - self.attrs.keys():
+            raise AttrError(f"{self.name}: no attribute {sorted(unknown)}; has {list(self.attrs)}")
+        return {
+            name: _coerce(f"{self.name}: {name}", attrs.get(name, default), default)
+            for name, default in self.attrs.items()
+        }
+
+    def _checked_inputs(self, inputs: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        most = len(self.inputs)
+        least = most - self.optional
+        given = tuple(inputs)
+        if len(given) < least or (len(given) > most and not self.variadic):
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            names = ", ".join(self.inputs)
+            raise AttrError(f"{self.name}: {len(given)} inputs, want {wanted} ({names})")
+        given += (None,) * (most - len(given))
+        for i, v in enumerate(given):
+            if v is None and i < least:
+                raise AttrError(f"{self.name}: input {i} ({self.inputs[i]}) is missing")
+        return given
+
+    def _as_values(self, inputs: Sequence[Any]) -> list[Value | None]:
+        """Numbers and arrays become constants, of the type of the last value among the inputs."""
+        dtype = next(v.dtype for v in reversed(inputs) if isinstance(v, Value))
+        return [
+            x if x is None or isinstance(x, Value)
+            else Constant(x, dtype=dtype if isinstance(x, (int, float)) else None)
+            for x in inputs
+        ]
+
+    def _infer(self, rule: Callable[..., Any], given: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
+        out = rule(*given, **attrs)
+        return out if isinstance(out, list) else [out] * len(self.results)
+
+
+def op(
+    *,
+    code: int,
+    shape: Callable[..., Any],
+    grad: Any,
+    samples: Sequence[Case],
+    dtype: Any = None,
+    results: Sequence[str] = ("y",),
+    kernels: Sequence[str] = ("f32",),
+    updates: int = 0,
+    view: bool = False,
+    onnx: str | None = None,
+    tflite: str | None = None,
+) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operator. The decorated function is its numpy reference, and the signature of that
+    function is the operator's: positional = tensors (default None = optional, *xs = any number),
+    keyword-only = attributes. `grad(g, y, *inputs, **attrs)` returns one gradient (or None) for
+    each input; with several results g and y are tuples, and an unused g is None.
+    `dtype` is a rule, a fixed DType, or None: all inputs share one type and the result has it."""
+
+    def declare(ref: Callable[..., Any]) -> Op:
+        params = list(inspect.signature(ref).parameters.values())
+        tensors = [p for p in params if p.kind is not p.KEYWORD_ONLY]
+        new = Op(
+            name=ref.__name__,
+            code=code,
+            family=ref.__module__.rpartition(".")[2],
+            inputs=tuple(p.name for p in tensors),
+            optional=sum(p.default is None for p in tensors),
+            variadic=any(p.kind is p.VAR_POSITIONAL for p in tensors),
+            attrs={p.name: p.default for p in params if p.kind is p.KEYWORD_ONLY},
+            results=tuple(results),
+            shape=shape,
+            dtype=_dtype_rule(ref.__name__, dtype),
+            ref=ref,
+            grad=grad,
+            kernels=tuple(kernels),
+            updates=updates,
+            view=view,
+            onnx=onnx,
+            tflite=tflite,
+            samples=tuple(samples),
+            doc=inspect.getdoc(ref) or "",
+        )
+        for old in OPS.values():
+            if new.name == old.name or new.code == old.code:
+                raise ValueError(f"{new.name}: name or code {new.code} is already {old.name}'s")
+        return OPS.setdefault(new.name, new)
+
+    return declare
+
+
+def attr_kind(default: Any) -> str:
+    """The kind of an attribute, from its default: bool, int, float, choice, ints, graph."""
+    if isinstance(default, Enum):
+        return "choice"
+    kinds = {bool: "bool", int: "int", float: "float", tuple: "ints", Graph: "graph"}
+    return kinds[type(default)]
+
+
+def _coerce(where: str, value: Any, default: Any) -> Any:
+    kind = attr_kind(default)
+    if kind == "choice":
+        try:
+            return type(default)(value)
+        except ValueError:
+            choices = ", ".join(str(c.value) for c in type(default))
+            raise AttrError(f"{where} is {value!r}, want one of {choices}") from None
+    if kind == "ints" and isinstance(value, (tuple, list)):
+        if all(_is_int(v) or isinstance(v, Expr) for v in value):
+            return tuple(v if isinstance(v, Expr) else int(v) for v in value)
+    elif kind == "float" and (_is_int(value) or isinstance(value, (float, np.floating))):
+        return float(value)
+    elif kind == "int" and (_is_int(value) or isinstance(value, Expr)):
+        return value if isinstance(value, Expr) else int(value)
+    elif (kind == "bool" and isinstance(value, (bool, np.bool_))) or (
+        kind == "graph" and isinstance(value, Graph)
+    ):
+        return value
+    raise AttrError(f"{where} is {value!r}, want {kind}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _dtype_rule(name: str, rule: Any) -> Callable[..., Any]:
+    if isinstance(rule, DType):
+        return lambda *_, **__: rule
+    if rule is not None:
+        return rule  # type: ignore[no-any-return]
+
+    def shared(*dtypes: DType | None, **_: Any) -> DType:
+        present = [d for d in dtypes if d is not None]
+        if len(set(present)) != 1:
+            raise DTypeError(f"{name}: inputs of {present}; want one type for all")
+        return present[0]
+
+    return shared
+
+
+_OURS = tuple(str(Path(__file__).parents[1] / p) + "/" for p in ("ir", "cloud", "converter"))
+
+
+def _caller() -> str:
+    """file:line of the innermost code outside this project's front ends."""
+    frame = sys._getframe(2)
+    while frame and frame.f_code.co_filename.startswith(_OURS):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -1,0 +1,207 @@
+"""Normalisation: over a batch, over features, and softmax."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ir.errors import ShapeError
+from ir.graph import Shape, Value, shape_text
+from ir.op import OPS, case, floats, op
+from ir.ops.reduce import reduce_sum
+from ir.symbol import Dim
+
+
+def _check_features(name: str, x: Shape, *features: Shape) -> None:
+    """Raise ShapeError unless each of `features` is one number a feature (last axis) of x."""
+    if not x:
+        raise ShapeError(f"{name}: x is a scalar, want features on a last axis")
+    for shape in features:
+        if shape != x[-1:]:
+            raise ShapeError(f"{name}: {shape_text(shape)} beside x {shape_text(x)}; want {x[-1:]}")
+
+
+def _batch_axes(x: Value) -> tuple[int, ...]:
+    return tuple(range(x.rank - 1))
+
+
+def _reciprocal_deviation(variance: Value, epsilon: float) -> Value:
+    return OPS["rsqrt"](variance + epsilon)  # type: ignore[no-any-return]
+
+
+def _mean(x: Value, axes: tuple[int, ...]) -> Value:
+    return OPS["reduce_mean"](x, axes=axes, keep_dims=True)  # type: ignore[no-any-return]
+
+
+def _mean_grad(g: Value, y: Value, x: Value) -> Value:
+    """The gradient of x from that of its mean y over all axes but the last."""
+    grad = OPS["reduce_mean"].grad
+    return grad(g, y, x, axes=_batch_axes(x), keep_dims=False)[0]  # type: ignore
+
+
+def _normalised_grad(g: Value, normalised: Value, axes: tuple[int, ...]) -> Value:
+    """The gradient of x, but for the division by its deviation, from that of x normalised."""
+    return g - _mean(g, axes) - normalised * _mean(g * normalised, axes)
+
+
+def _batch_shape(x, scale, bias, mean, variance, *, epsilon):
+    _check_features("batch_norm", x, scale, bias, mean, variance)
+    return x
+
+
+def _batch_grad(g, y, x, scale, bias, mean, variance, *, epsilon):
+    r = _reciprocal_deviation(variance, epsilon)
+    db = reduce_sum(g, axes=_batch_axes(x))
+    dscale = reduce_sum(g * (x - mean), axes=_batch_axes(x)) * r
+    return g * (scale * r), dscale, db, -(db * scale * r), dscale * scale * r * r * -0.5
+
+
+@op(
+    code=200,
+    shape=_batch_shape,
+    samples=[
+        case((2, 3, 4, 5), (5,), (5,), (5,), floats(5, low=0.5, high=2.0)),
+        case((3, 6), (6,), (6,), (6,), floats(6, low=0.5, high=2.0), epsilon=1e-3),
+        case((1, 3, 3, 19), (19,), (19,), (19,), floats(19, low=0.5, high=2.0)),
+    ],
+    grad=_batch_grad,
+)
+def batch_norm(x, scale, bias, mean, variance, *, epsilon=1e-5):
+    """y = (x - mean) / sqrt(variance + epsilon) scale + bias
+
+    x: [...,c], the others: [c] -> y: [...,c]. Ioffe and Szegedy 2015.
+    """
+    r = scale / np.sqrt(variance + x.dtype.type(epsilon))
+    return (x - mean) * r + bias
+
+
+def _train_shape(x, scale, bias, *, epsilon):
+    _check_features("batch_norm_train", x, scale, bias)
+    if len(x) < 2:
+        raise ShapeError(f"batch_norm_train: x is {shape_text(x)}, want a batch of features")
+    return [x, x[-1:], x[-1:]]
+
+
+def _train_grad(g, y, x, scale, bias, *, epsilon):
+    gy, gmean, gvariance = g
+    _, mean, variance = y
+    axes = _batch_axes(x)
+    dx = dscale = dbias = None
+    if gy is not None:
+        r = _reciprocal_deviation(variance, epsilon)
+        normalised = (x - mean) * r
+        dscale, dbias = reduce_sum(gy * normalised, axes=axes), reduce_sum(gy, axes=axes)
+        dx = _normalised_grad(gy, normalised, axes) * (scale * r)
+    if gmean is not None:
+        dx = _plus(dx, _mean_grad(gmean, mean, x))
+    if gvariance is not None:
+        dx = _plus(dx, _mean_grad(gvariance, variance, x) * (x - mean) * 2.0)
+    return dx, dscale, dbias
+
+
+def _plus(a: Value | None, b: Value) -> Value:
+    return b if a is None else a + b
+
+
+@op(
+    code=201,
+    shape=_train_shape,
+    samples=[
+        case((2, 3, 4, 5), (5,), (5,)),
+        case((7, 6), (6,), (6,), epsilon=1e-3),
+        case((2, 3, 3, 19), (19,), (19,)),
+    ],
+    results=("y", "mean", "variance"),
+    grad=_train_grad,
+)
+def batch_norm_train(x, scale, bias, *, epsilon=1e-5):
+    """y = (x - mean) / sqrt(variance + epsilon) scale + bias, with x's own mean and variance
+
+    x: [...,c], scale, bias: [c] -> y: [...,c], mean, variance: [c], over all axes but the last; the
+    variance is the biased one. Ioffe and Szegedy 2015.
+    """
+    axes = tuple(range(x.ndim - 1))
+    mean = np.mean(x, axis=axes)
+    variance = np.mean(np.square(x - mean), axis=axes)
+    return (x - mean) * (scale / np.sqrt(variance + x.dtype.type(epsilon))) + bias, mean, variance
+
+
+def _layer_shape(x, scale, bias, *, epsilon):
+    _check_features("layer_norm", x, scale, bias)
+    return x
+
+
+def _layer_grad(g, y, x, scale, bias, *, epsilon):
+    last = (x.rank - 1,)
+    centred = x - _mean(x, last)
+    r = _reciprocal_deviation(_mean(centred * centred, last), epsilon)
+    normalised = centred * r
+    dscale = reduce_sum(g * normalised, axes=_batch_axes(x))
+    dx = _normalised_grad(g * scale, normalised, last) * r
+    return dx, dscale, reduce_sum(g, axes=_batch_axes(x))
+
+
+@op(
+    code=202,
+    shape=_layer_shape,
+    samples=[
+        case((3, 6), (6,), (6,)),
+        case((2, 3, 19), (19,), (19,), epsilon=1e-3),
+        case((1, 40), (40,), (40,)),
+    ],
+    grad=_layer_grad,
+)
+def layer_norm(x, scale, bias, *, epsilon=1e-5):
+    """y = (x - mean) / sqrt(variance + epsilon) scale + bias, over the last axis
+
+    x: [...,c], scale, bias: [c] -> y: [...,c]. The biased variance. Ba et al. 2016.
+    """
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    variance = np.mean(np.square(centred), axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + x.dtype.type(epsilon)) * scale + bias
+
+
+def _softmax_shape(name: str, x: Shape, axis: Dim) -> Shape:
+    if not (isinstance(axis, int) and 0 <= axis < len(x)):
+        raise ShapeError(f"{name}: axis {axis} of x {shape_text(x)}; want 0 to {len(x) - 1}")
+    return x
+
+
+SOFTMAX_CASES = [
+    case((3, 4), axis=1),
+    case((2, 3, 19), axis=2, low=-30.0, high=30.0),
+    case((2, 3, 4), axis=1),
+    case((5, 3), axis=0),
+    case((1, 40), axis=1),
+]
+
+
+def _softmax_grad(g, y, x, *, axis):
+    return ((g - reduce_sum(g * y, axes=(axis,), keep_dims=True)) * y,)
+
+
+@op(
+    code=203,
+    shape=lambda x, *, axis: _softmax_shape("softmax", x, axis),
+    samples=SOFTMAX_CASES,
+    grad=_softmax_grad,
+)
+def softmax(x, *, axis=1):
+    """y = e^x / (the sum of e^x along `axis`), written so that e^x cannot overflow"""
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def _log_softmax_grad(g, y, x, *, axis):
+    return (g - softmax(x, axis=axis) * reduce_sum(g, axes=(axis,), keep_dims=True),)
+
+
+@op(
+    code=204,
+    shape=lambda x, *, axis: _softmax_shape("log_softmax", x, axis),
+    samples=SOFTMAX_CASES,
+    grad=_log_softmax_grad,
+)
+def log_softmax(x, *, axis=1):
+    """y = x - log(the sum of e^x along `axis`), written so that e^x cannot overflow"""
+    x = x - np.max(x, axis=axis, keepdims=True)
+    return x - np.log(np.sum(np.exp(x), axis=axis, keepdims=True))

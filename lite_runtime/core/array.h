@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace lite {
+
+// A heap array whose size is set once. Unlike std::vector it says when there is no memory.
+template <typename T>
+class Array {
+ public:
+  Array() = default;
+  Array(Array&& other) noexcept { *this = std::move(other); }
+  Array& operator=(Array&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Array() { delete[] data_; }
+
+  // Replaces the elements by `size` new ones, each value-initialised. False: no memory.
+  [[nodiscard]] bool allocate(size_t size) {
+    delete[] data_;
+    data_ = new (std::nothrow) T[size]();
+    size_ = data_ != nullptr ? size : 0;
+    return data_ != nullptr;
+  }
+
+  size_t size() const { return size_; }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Bytes on a 64-byte boundary: tensors, and model files that are not mapped.
+class Arena {
+ public:
+  static constexpr size_t kAlignment = 64;
+  static constexpr size_t round_up(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+  Arena() = default;
+  Arena(Arena&& other) noexcept { *this = std::move(other); }
+  Arena& operator=(Arena&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Arena() { std::free(data_); }
+
+  // At least `size` bytes; what was there is kept only if it was large enough. False: no memory.
+  [[nodiscard]] bool reserve(size_t size) {
+    if (data_ != nullptr && size <= size_) return true;
+    std::free(data_);
+    size_ = round_up(size > 0 ? size : 1);
+    data_ = static_cast<unsigned char*>(std::aligned_alloc(kAlignment, size_));
+    if (data_ == nullptr) size_ = 0;
+    return data_ != nullptr;
+  }
+
+  unsigned char* data() { return data_; }
+  const unsigned char* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  unsigned char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace lite

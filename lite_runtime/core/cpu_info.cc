@@ -1,0 +1,16 @@
+#include "core/cpu_info.h"
+
+namespace lite {
+
+CpuInfo detect_cpu() {
+  CpuInfo info;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  info.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#elif defined(__aarch64__)
+  info.neon = true;  // part of the base architecture
+#endif
+  return info;
+}
+
+}  // namespace lite

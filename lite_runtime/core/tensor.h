@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/attrs.h"
+
+namespace lite {
+
+// Element types; the numbers are those of ir/dtype.py and of model files.
+enum class DType : uint8_t { none = 0, f32 = 1, f16 = 2, i8 = 3, u8 = 4, i32 = 5, i64 = 6, boolean = 7, f64 = 8 };
+
+constexpr size_t size_of(DType dtype) {
+  constexpr size_t kSizes[] = {0, 4, 2, 1, 1, 4, 8, 1, 8};
+  return kSizes[static_cast<int>(dtype)];
+}
+
+// A dense, row-major tensor that someone else owns. An optional input that is left out has the
+// type `none`. A rank of 0 is a scalar.
+struct Tensor {
+  void* data = nullptr;
+  Ints shape;
+  DType dtype = DType::none;
+
+  bool present() const { return dtype != DType::none; }
+  int rank() const { return shape.size; }
+  // Size along `axis`; a negative axis counts from the end.
+  int dim(int axis) const { return shape.data[axis < 0 ? axis + shape.size : axis]; }
+
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int size : shape) n *= size;
+    return n;
+  }
+  size_t size_bytes() const { return static_cast<size_t>(elements()) * size_of(dtype); }
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  float* f32() const { return as<float>(); }
+  int8_t* i8() const { return as<int8_t>(); }
+  int32_t* i32() const { return as<int32_t>(); }
+};
+
+}  // namespace lite

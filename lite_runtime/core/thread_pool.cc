@@ -1,0 +1,98 @@
+#include "core/thread_pool.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+
+namespace lite {
+
+struct ThreadPool::State {
+  int threads = 1;
+  std::unique_ptr<std::thread[]> workers;
+
+  std::mutex mutex;
+  std::condition_variable wake, done;
+  uint64_t job = 0;  // counts jobs: a worker takes each job once
+  int busy = 0;      // workers that have not finished the current job
+  bool stop = false;
+
+  Range range = nullptr;
+  void* context = nullptr;
+  int64_t n = 0, grain = 1;
+  std::atomic<int64_t> next{0};
+
+  void take_parts() {
+    for (int64_t begin = next.fetch_add(grain); begin < n; begin = next.fetch_add(grain)) {
+      range(context, begin, begin + grain < n ? begin + grain : n);
+    }
+  }
+
+  void work() {
+    uint64_t seen = 0;
+    std::unique_lock<std::mutex> lock(mutex);
+    for (;;) {
+      wake.wait(lock, [&] { return stop || job != seen; });
+      if (stop) return;
+      seen = job;
+      lock.unlock();
+      take_parts();
+      lock.lock();
+      if (--busy == 0) done.notify_one();
+    }
+  }
+};
+
+ThreadPool* ThreadPool::create(int threads) {
+  std::unique_ptr<State> state(new (std::nothrow) State);
+  if (!state) return nullptr;
+  state->threads = threads < 1 ? 1 : threads;
+  if (state->threads > 1) {
+    state->workers.reset(new (std::nothrow) std::thread[state->threads - 1]);
+    if (!state->workers) return nullptr;
+  }
+  ThreadPool* pool = new (std::nothrow) ThreadPool;
+  if (pool == nullptr) return nullptr;
+  pool->state_ = state.release();
+  for (int i = 0; i + 1 < pool->state_->threads; ++i) {
+    pool->state_->workers[i] = std::thread([s = pool->state_] { s->work(); });
+  }
+  return pool;
+}
+
+void ThreadPool::destroy(ThreadPool* pool) {
+  if (pool == nullptr) return;
+  State* state = pool->state_;
+  {
+    std::lock_guard<std::mutex> lock(state->mutex);
+    state->stop = true;
+  }
+  state->wake.notify_all();
+  for (int i = 0; i + 1 < state->threads; ++i) state->workers[i].join();
+  delete state;
+  delete pool;
+}
+
+int ThreadPool::threads() const { return state_->threads; }
+
+void ThreadPool::run(int64_t n, int64_t grain, Range range, void* context) {
+  State& s = *state_;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.range = range;
+    s.context = context;
+    s.n = n;
+    s.grain = grain;
+    s.next.store(0);
+    s.busy = s.threads - 1;
+    ++s.job;
+  }
+  s.wake.notify_all();
+  s.take_parts();
+  std::unique_lock<std::mutex> lock(s.mutex);
+  s.done.wait(lock, [&] { return s.busy == 0; });
+}
+
+}  // namespace lite

@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/kernels.h"
+#include "kernels/ref/checks.h"
+
+namespace lite {
+namespace {
+
+// Inputs from 1 on, and results from 1 on, are one number a feature of input 0; result 0 has its shape.
+template <typename Attrs>
+bool check_features(const Call<Attrs>& call, int inputs, int results = 1) {
+  if (!has_inputs(call, inputs, inputs, DType::f32, results)) return false;
+  const Tensor& x = call.in[0];
+  if (x.rank() < 1 || call.y().shape != x.shape) return false;
+  for (int i = 1; i < inputs; ++i) {
+    if (!is_vector(call.in[i], x.dim(-1))) return false;
+  }
+  for (int i = 1; i < results; ++i) {
+    if (!is_vector(call.out[i], x.dim(-1))) return false;
+  }
+  return true;
+}
+
+template <typename Attrs>
+bool check_axis(const Call<Attrs>& call) {
+  return has_inputs(call, 1, 1) && call.y().shape == call.in[0].shape && call.attrs.axis >= 0 &&
+         call.attrs.axis < call.in[0].rank();
+}
+
+// body(x, y, stride) for every line of input 0 and the result along the axis; a line has elements 0, stride, 2 stride.
+template <typename Attrs, typename Body>
+Status for_lines(const Call<Attrs>& call, Body body) {
+  const Tensor& t = call.in[0];
+  int64_t outer = 1, stride = 1;
+  for (int i = 0; i < call.attrs.axis; ++i) outer *= t.dim(i);
+  for (int i = call.attrs.axis + 1; i < t.rank(); ++i) stride *= t.dim(i);
+  const int64_t block = stride * t.dim(call.attrs.axis);
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = 0; i < stride; ++i) {
+      body(call.in[0].f32() + o * block + i, call.y().f32() + o * block + i, stride);
+    }
+  }
+  return Status::kOk;
+}
+
+float max_of(const float* x, int64_t n, int64_t stride) {
+  float best = -INFINITY;
+  for (int64_t i = 0; i < n; ++i) best = std::max(best, x[i * stride]);
+  return best;
+}
+
+}  // namespace
+
+CHECK(batch_norm) { return check_features(call, 5); }
+KERNEL(batch_norm, f32, ref) {
+  const float *x = call.in[0].f32(), *scale = call.in[1].f32(), *bias = call.in[2].f32();
+  const float *mean = call.in[3].f32(), *variance = call.in[4].f32();
+  float* y = call.y().f32();
+  const int64_t rows = rows_of(call.y()), channels = call.y().dim(-1);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const float r = scale[c] / std::sqrt(variance[c] + call.attrs.epsilon);
+      y[i * channels + c] = (x[i * channels + c] - mean[c]) * r + bias[c];
+    }
+  }
+  return Status::kOk;
+}
+
+CHECK(batch_norm_train) { return check_features(call, 3, 3); }
+KERNEL(batch_norm_train, f32, ref) {
+  const float *x = call.in[0].f32(), *scale = call.in[1].f32(), *bias = call.in[2].f32();
+  float *y = call.y().f32(), *means = call.out[1].f32(), *variances = call.out[2].f32();
+  const int64_t rows = rows_of(call.y()), channels = call.y().dim(-1);
+  for (int64_t c = 0; c < channels; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < rows; ++i) sum += x[i * channels + c];
+    const float mean = static_cast<float>(sum / rows);
+    for (int64_t i = 0; i < rows; ++i) {
+      const float centred = x[i * channels + c] - mean;
+      squares += centred * centred;
+    }
+    means[c] = mean;
+    variances[c] = static_cast<float>(squares / rows);
+    const float r = scale[c] / std::sqrt(variances[c] + call.attrs.epsilon);
+    for (int64_t i = 0; i < rows; ++i) y[i * channels + c] = (x[i * channels + c] - mean) * r + bias[c];
+  }
+  return Status::kOk;
+}
+
+CHECK(layer_norm) { return check_features(call, 3); }
+KERNEL(layer_norm, f32, ref) {
+  const float *scale = call.in[1].f32(), *bias = call.in[2].f32();
+  const int64_t rows = rows_of(call.y()), n = call.y().dim(-1);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* x = call.in[0].f32() + i * n;
+    float* y = call.y().f32() + i * n;
+    float sum = 0, squares = 0;
+    for (int64_t j = 0; j < n; ++j) sum += x[j];
+    const float mean = sum / n;
+    for (int64_t j = 0; j < n; ++j) squares += (x[j] - mean) * (x[j] - mean);
+    const float r = 1.0f / std::sqrt(squares / n + call.attrs.epsilon);
+    for (int64_t j = 0; j < n; ++j) y[j] = (x[j] - mean) * r * scale[j] + bias[j];
+  }
+  return Status::kOk;
+}
+
+CHECK(softmax) { return check_axis(call); }
+KERNEL(softmax, f32, ref) {
+  const int64_t n = call.y().dim(call.attrs.axis);
+  return for_lines(call, [n](const float* x, float* y, int64_t stride) {
+    const float max = max_of(x, n, stride);
+    float sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += y[i * stride] = std::exp(x[i * stride] - max);
+    for (int64_t i = 0; i < n; ++i) y[i * stride] /= sum;
+  });
+}
+
+CHECK(log_softmax) { return check_axis(call); }
+KERNEL(log_softmax, f32, ref) {
+  const int64_t n = call.y().dim(call.attrs.axis);
+  return for_lines(call, [n](const float* x, float* y, int64_t stride) {
+    const float max = max_of(x, n, stride);
+    float sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i * stride] - max);
+    const float log_sum = std::log(sum);
+    for (int64_t i = 0; i < n; ++i) y[i * stride] = x[i * stride] - max - log_sum;
+  });
+}
+
+}  // namespace lite

@@ -1,0 +1,119 @@
+"""The masked sum is the plain integer sum, bit for bit, or the round fails and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from fl_people import encoding_of, members, play, updates_of
+
+from fl_server.errors import RoundFailed
+from fl_server.secagg.params import least_threshold
+from fl_server.secagg.run import Stage
+
+
+def survivors_suffice(last: dict[int, Stage], clients: int) -> bool:
+    """Whether so many remain at each stage that every secret can be rebuilt: the rule, said anew."""
+    needed = least_threshold(clients - 1) + 1
+    present = [sum(stage >= s for stage in last.values()) for s in Stage]
+    return all(count >= needed for count in present[Stage.SHARE : Stage.REVEAL]) and (
+        rebuildable(last, needed - 1)
+    )
+
+
+def rebuildable(last: dict[int, Stage], threshold: int) -> bool:
+    revealers = {i for i, stage in last.items() if stage == Stage.REVEAL}
+    shared = {i for i, stage in last.items() if stage >= Stage.SHARE}
+    return all(len(revealers - {i}) >= threshold for i in shared)
+
+
+def check(people, updates, encoding, last) -> bool:
+    """Whether the round finished; if it did, the sum was exact, and if not, it had to fail."""
+    expected = survivors_suffice(last, len(people))
+    try:
+        played = play(people, updates, encoding, last)
+    except RoundFailed:
+        assert not expected
+        return False
+    assert expected
+    assert set(played.total.survivors) == {i for i, s in last.items() if s >= Stage.VECTOR}
+    np.testing.assert_array_equal(played.total.words.astype(np.uint64), played.plain)
+    assert played.total.blamed == ()
+    return True
+
+
+def patterns(clients: int) -> Iterator[tuple[Stage, ...]]:
+    """All of them; with five clients, vanishing after AGREE (VECTOR plus one signature) is left out
+    where three or more vanish, which no threshold survives in either case."""
+    for stages in product(Stage, repeat=clients):
+        vanished = sum(stage < Stage.REVEAL for stage in stages)
+        if clients < 5 or vanished <= 2 or Stage.AGREE not in stages:
+            yield stages
+
+
+@pytest.mark.parametrize("clients", [2, 3, 4, 5])
+def test_every_pattern_of_drop_outs_gives_the_exact_sum_or_fails(clients):
+    people, encoding = members(clients), encoding_of(3)
+    updates = updates_of(people, encoding)
+    ids = [m.id for m in people]
+    finished = sum(
+        check(people, updates, encoding, dict(zip(ids, stages, strict=True)))
+        for stages in patterns(clients)
+    )
+    assert finished >= 1
+
+
+@pytest.mark.parametrize(("clients", "patterns"), [(8, 40), (20, 12)])
+def test_random_patterns_of_drop_outs_give_the_exact_sum(clients, patterns):
+    rng = np.random.default_rng(clients)
+    people, encoding = members(clients), encoding_of(11, max_weight=64)
+    updates = updates_of(people, encoding)
+    finished = 0
+    for _ in range(patterns):
+        dropped = rng.permutation(clients)[: rng.integers(0, clients // 3 + 1)]
+        last = {m.id: Stage.REVEAL for m in people}
+        last |= {people[i].id: Stage(int(rng.integers(0, 4))) for i in dropped}
+        finished += check(people, updates, encoding, last)
+    assert finished > patterns // 2
+
+
+@pytest.mark.parametrize(
+    ("value_bits", "max_weight"), [(2, 1), (8, 1), (16, 1), (16, 2**12), (24, 2**20), (30, 2**28)]
+)
+def test_no_sum_wraps_at_the_largest_inputs(value_bits, max_weight):
+    people = members(5)
+    encoding = encoding_of(4, value_bits=value_bits, max_weight=max_weight)
+    updates = updates_of(people, encoding)
+    largest = {
+        i: type(u)(np.array([9, 9, -9, 9], np.float32), max_weight) for i, u in updates.items()
+    }
+    played = play(people, largest, encoding)
+    top = 5 * max_weight * encoding.top
+    assert [int(w) for w in played.total.words[:4]] == [top, top, 0, top]
+    assert played.total.words.dtype == (np.uint32 if top < 2**32 else np.uint64)
+    np.testing.assert_allclose(played.total.mean().delta, [1, 1, -1, 1])
+
+
+def test_the_mean_carries_weights_and_metrics():
+    people, encoding = members(5), encoding_of(6, max_weight=10)
+    updates = updates_of(people, encoding)
+    mean = play(people, updates, encoding).total.mean()
+    weights = np.array([u.weight for u in updates.values()])
+    deltas = np.stack([np.clip(u.delta, -1, 1) for u in updates.values()])
+    np.testing.assert_allclose(mean.delta, weights @ deltas / weights.sum(), atol=2 / 65535)
+    assert mean.weight == weights.sum()
+    assert mean.correct == sum(u.correct for u in updates.values())
+    assert mean.examples == 250
+    assert mean.within_clip == 5
+    assert mean.saturated == sum(int((abs(u.delta) > 1).sum()) for u in updates.values())
+    losses = np.array([u.loss for u in updates.values()])
+    assert mean.loss == pytest.approx(weights @ losses / weights.sum(), abs=1e-3)
+
+
+def test_two_sessions_with_the_same_update_look_unrelated():
+    people, encoding = members(3), encoding_of(4000)
+    updates = updates_of(people, encoding)
+    ids = {play(people, updates, encoding, seed=s).total.session.id for s in range(2)}
+    assert len(ids) == 2

@@ -1,0 +1,95 @@
+"""Every kernel on every sample of its operator, through the tool check_kernels: made from the table
+and from the lists of fast kernels, so that a new kernel needs no new test."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import ir.ops  # noqa: F401
+from ir.op import OPS
+from tests.helpers import ROOT
+
+NATIVE = "neon" if platform.machine() in ("aarch64", "arm64") else "avx2"
+KERNELS = ROOT / "lite_runtime/kernels"
+
+
+def listed(isa: str) -> list[tuple[str, str]]:
+    """(operator, type) of every fast kernel of an instruction set."""
+    text = (KERNELS / isa / "list.inc").read_text()
+    return re.findall(r"^XS?\((\w+), (\w+)\)", text, re.MULTILINE)
+
+
+REFERENCE = [(op.name, dtype) for op in OPS.values() for dtype in op.kernels]
+CHECKED = [op.name for op in OPS.values() if op.kernels]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What check_kernels said: (operator, type, isa) -> samples passed; and its lines of failure."""
+
+    passed: dict[tuple[str, str, str], int]
+    failures: tuple[str, ...]
+
+    def of(self, op: str, isa: str) -> list[str]:
+        return [f for f in self.failures if f.startswith(f"FAIL {op}[") and f"] {isa}: " in f]
+
+
+def findings(*command: str) -> Findings:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode in (0, 1), f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}"
+    scores = re.findall(r"^(\w+) (\S+) (\w+) (\d+) \d+$", done.stdout, re.MULTILINE)
+    failures = re.findall(r"^FAIL .*$", done.stdout, re.MULTILINE)
+    return Findings({(op, t, isa): int(n) for op, t, isa, n in scores}, tuple(failures))
+
+
+@pytest.fixture(scope="session")
+def native(check_kernels: Path, cases: Path) -> Findings:
+    return findings(str(check_kernels), str(cases), "--by-operator")
+
+
+@pytest.fixture(scope="session")
+def emulated(check_kernels_neon: Path, cases: Path) -> Findings:
+    return findings("qemu-aarch64", str(check_kernels_neon), str(cases), "--isa", "neon", "--by-operator")
+
+
+@pytest.mark.parametrize("op, dtype", REFERENCE)
+def test_reference_kernel_agrees_with_the_numpy_reference(op: str, dtype: str, native: Findings) -> None:
+    assert native.of(op, "ref") == []
+    assert native.passed.get((op, dtype, "ref"), 0) > 0
+
+
+@pytest.mark.parametrize("op, dtype", listed(NATIVE))
+def test_fast_kernel_agrees_with_the_numpy_reference(op: str, dtype: str, native: Findings) -> None:
+    assert native.of(op, NATIVE) == []
+    assert native.passed.get((op, dtype, NATIVE), 0) > 0
+
+
+@pytest.mark.parametrize("op", CHECKED)
+def test_no_call_that_passes_the_check_leads_out_of_its_tensors(op: str, native: Findings) -> None:
+    assert native.of(op, "check") == []
+    assert native.passed.get((op, "-", "check"), 0) > 0
+
+
+@pytest.mark.skipif(NATIVE == "neon", reason="runs natively here")
+@pytest.mark.parametrize("op, dtype", listed("neon"))
+def test_neon_kernel_agrees_with_the_numpy_reference(op: str, dtype: str, emulated: Findings) -> None:
+    assert emulated.of(op, "neon") == []
+    assert emulated.passed.get((op, dtype, "neon"), 0) > 0
+
+
+@pytest.mark.parametrize("damage", ["cut short", "longer", "of another version"])
+def test_a_damaged_case_file_is_refused(damage: str, check_kernels: Path, cases: Path, tmp_path: Path) -> None:
+    whole = cases.read_bytes()
+    broken = tmp_path / "broken.cases"
+    broken.write_bytes(
+        {"cut short": whole[:-8], "longer": whole + b"0000", "of another version": b"CASE\x09" + whole[5:]}[damage]
+    )
+    done = subprocess.run([check_kernels, broken], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "damaged, or written from another operator table" in done.stderr

@@ -1,0 +1,60 @@
+"""Who may import whom: the layers of the house."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import ROOT
+
+OURS = {"ir", "cloud", "converter", "fl_server", "lite_runtime", "tests", "bench", "examples"}
+MAY_IMPORT = {
+    "lite_runtime": set(),
+    "ir": set(),
+    "cloud": {"ir", "lite_runtime"},
+    "converter": {"ir", "cloud", "lite_runtime"},
+    "fl_server": set(),
+    "fl_server/device": {"lite_runtime"},
+}
+FOUNDATION = {"numpy", "flatbuffers"}  # beside the standard library, all that `ir` may import
+
+
+def layer_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return "fl_server/device" if parts[:2] == ("fl_server", "device") else parts[0]
+
+
+def imports_of(path: Path) -> set[str]:
+    """The top-level names that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            found.update(a.name.partition(".")[0] for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import; say the package's name"
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+FILES = [
+    pytest.param(path, id=str(path.relative_to(ROOT)))
+    for layer in sorted({name.partition("/")[0] for name in MAY_IMPORT})
+    for path in sorted((ROOT / layer).rglob("*.py"))
+]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_file_imports_only_from_its_own_layer_and_those_below(path: Path) -> None:
+    layer = layer_of(path)
+    allowed = MAY_IMPORT[layer] | {layer.partition("/")[0]}
+    assert imports_of(path) & OURS <= allowed
+
+
+def test_ir_stands_on_numpy_and_flatbuffers_alone() -> None:
+    import sys
+
+    allowed = FOUNDATION | {"ir"} | sys.stdlib_module_names
+    found = {name for path in (ROOT / "ir").rglob("*.py") for name in imports_of(path)}
+    assert found <= allowed
