@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,16 +10,18 @@ import numpy as np
 
 from cloud import autodiff, interpreter
 from cloud.emit import python_source
+from cloud.simplify import simplified
 from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Constant, Graph, Value, substitute
 from ir.op import OPS
+from ir.passes import common_subexpression
 
 Wrt = int | Sequence[int | Value] | Value
 
 
 def stop_gradient(x: Any) -> Any:
-    """y = x, through which no gradient flows: what only leads here is left out of the derivative."""
+    """y = x, through which no gradient flows: what only leads here has no derivative."""
     return OPS["stop_gradient"](x)
 
 
@@ -50,7 +53,7 @@ def value_and_grad(f: Callable[..., Value], wrt: Wrt = 0) -> Callable[..., Any]:
 
 
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
-    """(f(*primals), pull), where pull(*cotangents of the outputs) gives those of every float input."""
+    """(f(*primals), pull): pull(*cotangents of the outputs) gives those of every float input."""
 
     def pull(*cotangents: Any) -> tuple[Any, ...]:
         n = len(primals)
@@ -87,38 +90,57 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
 
 def grad_source(f: Callable[..., Value], *examples: Any, wrt: Wrt = 0) -> str:
-    """The gradient of `f` as readable Python that runs on numpy (with `np` and `cloud.ops` as `ops`).
+    """The gradient of `f` as readable Python on numpy arrays, given `np` and `cloud.ops` as `ops`.
 
     `examples`: arrays, or shapes of float32 arrays, one for each argument; without them every
     argument is a scalar.
     """
     if not examples:
-        examples = ((),) * f.__code__.co_argcount
+        examples = ((),) * len(_argument_names(f))
     values = [_placeholder(f, i, x) for i, x in enumerate(examples)]
     graph = Graph.trace(f, *values)
     (y,) = graph.outputs
-    found = autodiff.gradients([y], [autodiff.ones_like(y)], _chosen(graph, wrt))
-    return python_source(Graph(graph.inputs, tuple(found)), f"grad_{_name(f)}")
+    chosen = _chosen(graph, wrt)
+    found = autodiff.gradients([y], [autodiff.ones_like(y)], chosen)
+    names = tuple(f"g_{v.name or i}" for i, v in enumerate(chosen))
+    derivative = common_subexpression(simplified(Graph(graph.inputs, tuple(found), names)))
+    return python_source(derivative, f"grad_{_name(f)}")
 
 
-def _transform(f: Callable[..., Any], args: Sequence[Any], build: Callable[[Graph], Sequence[Value]]) -> list[Any]:
+def _transform(
+    f: Callable[..., Any], args: Sequence[Any], build: Callable[[Graph], Sequence[Value]]
+) -> list[Any]:
     """Trace f on placeholders for `args`, transform, then run on arrays or splice into values."""
     placeholders = tuple(_placeholder(f, i, a) for i, a in enumerate(args))
     roots = tuple(build(Graph.trace(f, *placeholders)))
-    if any(isinstance(a, Value) for a in args):
+    if any(isinstance(a, Value) for a in args) or _reads_outer_values(placeholders, roots):
         actual = [a if isinstance(a, Value) else Constant(a) for a in args]
         return list(substitute(roots, dict(zip(placeholders, actual, strict=True))))
     return list(interpreter.run(Graph(placeholders, roots), *args))
 
 
+def _reads_outer_values(placeholders: Sequence[Value], roots: Sequence[Value]) -> bool:
+    """Whether f closes over a value of a trace that is under way: then the result belongs to it."""
+    leaves = Graph((), tuple(roots)).leaves
+    return any(type(v) is Value and v not in placeholders for v in leaves)
+
+
 def _placeholder(f: Callable[..., Any], i: int, x: Any) -> Value:
-    name = f.__code__.co_varnames[i] if hasattr(f, "__code__") and i < f.__code__.co_argcount else None
+    name = _argument_names(f)[i] if i < len(_argument_names(f)) else None
     if isinstance(x, Value):
         return Value(x.shape, x.dtype, name=name)
     if isinstance(x, tuple):
         return Value(x, name=name)
     array = np.asarray(x)
     return Value(array.shape, DType.of(array), name=name)
+
+
+def _argument_names(f: Callable[..., Any]) -> list[str]:
+    fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        return [p.name for p in inspect.signature(f).parameters.values() if p.kind in fixed]
+    except (TypeError, ValueError):  # a built-in without a signature
+        return []
 
 
 def _chosen(graph: Graph, wrt: Wrt) -> list[Value]:
@@ -133,7 +155,5 @@ def _name(f: Callable[..., Any]) -> str:
 
 def _named(g: Callable[..., Any], f: Callable[..., Any], prefix: str) -> Callable[..., Any]:
     g.__name__ = f"{prefix}_{_name(f)}"
+    g.__wrapped__ = f  # type: ignore[attr-defined]  # it takes the arguments of f, by the same names
     return g
-
-
-

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ir.graph import Constant, Graph, Node, Value, Weight, shape_text
+from ir.graph import Constant, Graph, Node, Value, shape_text
 from ir.op import OPS
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
@@ -21,9 +21,11 @@ def python_source(graph: Graph, name: str) -> str:
     The text needs `np` (numpy) and `ops` (cloud.ops) and runs on numpy arrays.
     """
     names = _Names(graph)
-    body = [_line(node, names) for node in graph.nodes]
+    body = [*_sizes(graph, names), *(_line(node, names) for node in graph.nodes)]
     results = ", ".join(names.of(v) for v in graph.roots)
-    return "\n".join([f"def {name}({', '.join(names.parameters)}):", *body, f"    return {results}", ""])
+    return "\n".join(
+        [f"def {name}({', '.join(names.parameters)}):", *body, f"    return {results}", ""]
+    )
 
 
 class _Names:
@@ -31,6 +33,7 @@ class _Names:
 
     def __init__(self, graph: Graph) -> None:
         self.names: dict[Value, str] = {}
+        self.taken = {"np", "ops", *graph.symbols}
         self.parameters: list[str] = []
         large = (v for v in graph.leaves if isinstance(v, Constant) and v.data.size > MOST_INLINE)
         for v in (*graph.inputs, *graph.weights, *large):
@@ -41,39 +44,63 @@ class _Names:
 
     def of(self, v: Value | None) -> str:
         if isinstance(v, Constant) and v not in self.names:
-            return _literal(v)
+            return _array(v)
         return "None" if v is None else self.names[v]
 
     def _give(self, v: Value, wanted: str) -> str:
         base = "".join(c if c.isalnum() else "_" for c in wanted)
-        if not base.isidentifier() or keyword.iskeyword(base) or base in ("np", "ops"):
+        if not base.isidentifier() or keyword.iskeyword(base):
             base = f"_{base}"
         free, n = base, 1
-        while free in self.names.values():
+        while free in self.taken:
             free, n = f"{base}_{n}", n + 1
+        self.taken.add(free)
         self.names[v] = free
         return free
 
 
-def _literal(c: Constant) -> str:
-    if c.data.ndim == 0:
-        return repr(c.data.item())
-    return f"np.array({c.data.tolist()}, np.{c.data.dtype.name})"
+def _sizes(graph: Graph, names: _Names) -> list[str]:
+    """Lines that give each free dimension its size, read from an input."""
+    found = {
+        str(d): f"{names.of(v)}.shape[{i}]" for v in graph.inputs for i, d in enumerate(v.shape)
+    }
+    return [f"    {s} = {found[s]}" for s in graph.symbols if s in found]
 
 
 def _line(node: Node, names: _Names) -> str:
-    args = [names.of(v) for v in node.inputs]
-    while args and args[-1] == "None":
-        args.pop()
     changed = {k: a for k, a in node.attrs.items() if a != OPS[node.op.name].attrs[k]}
     if node.op.name in INFIX and not changed:
-        value = f"{args[0]} {INFIX[node.op.name]} {args[1]}"
-    elif node.op.name == "neg":
-        value = f"-{args[0]}"
+        value = _infix(node, names)
     else:
-        value = f"ops.{node.op.name}({', '.join([*args, *(f'{k}={_attr(a)}' for k, a in changed.items())])})"
+        args = [names.of(v) for v in node.inputs]
+        while args and args[-1] == "None":
+            args.pop()
+        attrs = [f"{k}={_attr(a)}" for k, a in changed.items()]
+        value = f"ops.{node.op.name}({', '.join([*args, *attrs])})"
+        if node.op.name == "neg":
+            value = f"-{args[0]}"
     results = ", ".join(names.of(v) for v in node.results)
     return f"    {results} = {value}  # {', '.join(shape_text(v.shape) for v in node.results)}"
+
+
+def _infix(node: Node, names: _Names) -> str:
+    """`a + b`; beside an array of the same type a number needs no type."""
+    a, b = node.present_inputs
+    alone = isinstance(a, Constant) and isinstance(b, Constant)
+    texts = [repr(v.data.item()) if _is_number(v) and not alone else names.of(v) for v in (a, b)]
+    return f"{texts[0]} {INFIX[node.op.name]} {texts[1]}"
+
+
+def _is_number(v: Value) -> bool:
+    return isinstance(v, Constant) and v.data.ndim == 0 and bool(np.isfinite(v.data))
+
+
+def _array(c: Constant) -> str:
+    name = f"np.{c.data.dtype.type.__name__}"
+    if _is_number(c):
+        return f"{name}({c.data.item()!r})"
+    numbers = repr(c.data.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")
+    return f"np.array({numbers}, {name})"
 
 
 def _attr(a: Any) -> str:

@@ -1,6 +1,7 @@
 """Run a graph on numpy arrays with each operator's own reference: the slow truth.
 
-It computes in the type of what it is given: float64 inputs and weights make a float64 oracle.
+It computes in the type of what it is given: float64 inputs and weights make a float64 oracle, one
+that is exact to the last bits where the graph's constants are float64 too.
 """
 
 from __future__ import annotations

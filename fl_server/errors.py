@@ -144,6 +144,10 @@ class Gone(FlError):
     status = 410
 
 
+class RoundFinished(Gone):
+    """The round has its result; nothing more is needed of anybody."""
+
+
 class SettingsError(FlError):
     """Settings that contradict themselves or each other."""
 
@@ -158,6 +162,15 @@ class ServerRefused(FlError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+    @property
+    def kind(self) -> str:
+        """The name of the error on the server's side."""
+        return str(self).partition(":")[0]
+
+
+class TrainingFailed(FlError):
+    """Local training raised; the cause is chained."""
 
 
 class MissingRuntime(FlError):

@@ -1,11 +1,12 @@
-"""Write every sample of every operator, with what its reference makes of it: `python -m ir.cases FILE`.
+"""Write every sample of every operator, with what its reference makes of it.
 
-The C++ tool check_kernels runs such a file on every kernel of the build it is in, wherever that is.
-All numbers are little-endian 32-bit words; strings and elements are padded to whole words.
+`python -m ir.cases FILE`: the C++ tool check_kernels runs such a file on every kernel of the
+build it is in, wherever that is. All numbers are little-endian 32-bit words; strings and elements
+are padded to whole words.
 
     file    "CASE", version 1, count, cases
-    case    label, operator's code, attributes (count, words as in ir/model.fbs), tolerance (a float),
-            inputs (count, tensors), results (count, tensors)
+    case    label, operator's code, attributes (count, words as in ir/model.fbs),
+            tolerance (a float), inputs (count, tensors), results (count, tensors)
     label   length in bytes, bytes
     tensor  dtype code (0: left out, nothing follows), rank, sizes, elements
 """

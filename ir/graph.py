@@ -49,7 +49,8 @@ class Value:
 
     def __repr__(self) -> str:
         kind = self.node.op.name if self.node else type(self).__name__.lower()
-        return f"<{kind} {self.name or ''}{self.dtype!r}{shape_text(self.shape)}>"
+        name = f"{self.name} " if self.name else ""
+        return f"<{kind} {name}{self.dtype!r}{shape_text(self.shape)}>"
 
     def __add__(self, other: Any) -> Value:
         return _call("add", self, other)
@@ -276,6 +277,14 @@ def substitute(roots: Sequence[Value], replaced: Mapping[Value, Value]) -> tuple
             copy = node.op.node(inputs, node.attrs, node.source)
             now.update(zip(node.results, copy.results, strict=True))
     return tuple(now.get(v, v) for v in roots)
+
+
+def is_fixed(*values: Value | None) -> bool:
+    """Whether all are known now and for ever: constants, and weights that nothing trains."""
+    return all(
+        isinstance(v, Constant) or (isinstance(v, Weight) and not v.trainable and not v.state)
+        for v in values
+    )
 
 
 def shape_text(shape: Shape) -> str:

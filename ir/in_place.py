@@ -24,7 +24,8 @@ def in_place_order(graph: Graph) -> tuple[Node, ...]:
         for w in {w: None for w in _weights_read(node, seen_through) if w in updated}:
             readers[w].append(node)
     for v, name in zip(graph.outputs, graph.output_names, strict=True):
-        if (w := seen_through.get(v, v)) in updated:
+        w = seen_through.get(v, v)
+        if isinstance(w, Weight) and w in updated:
             raise GraphError(
                 f"output {name!r} is the old value of weight {w.name!r}, which the graph "
                 "overwrites; want the new value, or a copy"

@@ -13,6 +13,8 @@ BASE = 2**31  # such a word is -2^31 + k
 OPERATIONS = ("+", "*", "//", "min", "max")
 FIRST_SYMBOL = 16  # k of the first symbol inside an expression
 MAX_TOKENS, MAX_STACK, MAX_TERMS = 256, 64, 256
+MAX_ELEMENTS = 2**31 - 1  # of one tensor
+MAX_ENTRIES, MAX_NODES = 256, 2**16  # of a file, of one entry
 
 
 class Words:
@@ -71,11 +73,19 @@ class Names:
         """Where the string stands."""
         text = text or ""
         if text not in self._at:
-            if "\0" in text:
-                raise FormatError(f"name {text!r}: want no zero byte")
+            checked_text(text, "name")
             self._at[text] = len(self.data)
             self.data += text.encode() + b"\0"
         return self._at[text]
+
+
+def checked_text(text: str, place: str, *, lines: bool = False) -> str:
+    """The text itself. Raises FormatError for control characters, but for tabs and line ends where
+    there may be `lines`, and for what UTF-8 cannot hold."""
+    allowed = "\t\n\r" if lines else ""
+    if any((c < " " and c not in allowed) or c == "\x7f" or "\ud800" <= c < "\ue000" for c in text):
+        raise FormatError(f"{place} {text!r}: want no control characters")
+    return text
 
 
 def read_expression(tokens: Sequence[int], symbols: Sequence[str], place: str) -> Dim:

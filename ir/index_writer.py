@@ -13,7 +13,15 @@ from ir.errors import FormatError, GraphError
 from ir.graph import Constant, Graph, Model, Node, Value, Weight
 from ir.in_place import in_place_order
 from ir.index_pack import EntryRows, IndexRows, Row, pack
-from ir.index_words import Names, Words, float_word
+from ir.index_words import (
+    MAX_ELEMENTS,
+    MAX_ENTRIES,
+    MAX_NODES,
+    Names,
+    Words,
+    checked_text,
+    float_word,
+)
 from ir.op import MAX_RANK, attr_kind
 from ir.symbol import Dim, Expr, symbols
 
@@ -37,6 +45,10 @@ def encode(model: Model, *, strip_names: bool) -> Content:
     for name, graph in model.entries.items():
         writer.add_entry(graph, name)
     weights, segments = writer.weights_and_segments()
+    if len(writer.entries) > MAX_ENTRIES:
+        raise FormatError(f"model of {len(writer.entries)} entries, want at most {MAX_ENTRIES}")
+    for key, value in model.metadata.items():
+        checked_text(f"{key}\n{value}", "metadata", lines=True)
     ranges = [model.symbol_ranges.get(s, (1, LARGEST_SIZE)) for s in writer.symbols]
     symbol_rows = [(writer.names.put(s), *r) for s, r in zip(writer.symbols, ranges, strict=True)]
     hashes = [hashlib.sha256(s).digest() for s in segments]
@@ -116,9 +128,10 @@ class _Writer:
         inner = kind in (CONSTANT, FROZEN)
         place = f"weight {v.name!r}: size"
         name = "" if self.strip_names and inner else v.name
-        if offset // ALIGN_TENSOR >= 2**32:
+        if offset // ALIGN_TENSOR >= 2**32 or v.data.size > MAX_ELEMENTS:
             raise FormatError(
-                f"weight {v.name!r} starts {offset} bytes into its segment, want 64 GiB"
+                f"weight {v.name!r}: {v.data.size} elements, {offset} bytes into its segment; "
+                f"want at most {MAX_ELEMENTS} within the first 64 GiB"
             )
         at = self._shape(v.shape, place)
         return (
@@ -134,17 +147,15 @@ class _Writer:
     def add_entry(self, graph: Graph, name: str) -> int:
         """Add the rows of a graph, behind those of its sub-graphs; give its number."""
         nodes = in_place_order(graph)
+        if len(nodes) > MAX_NODES:
+            raise FormatError(f"entry {name!r} of {len(nodes)} nodes, want at most {MAX_NODES}")
         for sub in (s for n in nodes for s in n.subgraphs()):
             if sub not in self._subgraphs:
                 self._subgraphs[sub] = self.add_entry(sub, "")
         entry = EntryRows(self.names.put(name))
         ids = dict(self._ids)
-        for v in graph.inputs:
-            if v in ids or v.node or isinstance(v, (Constant, Weight)):
-                raise GraphError(
-                    f"entry {name!r}: input {v!r} is listed twice or is no graph input"
-                )
-            entry.inputs.append(self._value(v, ids, entry, keep_name=True))
+        for i, v in enumerate(graph.inputs):
+            entry.inputs.append(self._value(v, v.name or f"input{i}", ids, entry))
         for node in nodes:
             entry.nodes.append(self._node(node, ids, entry))
             entry.sources.append(self.names.put("" if self.strip_names else node.source))
@@ -161,17 +172,17 @@ class _Writer:
             if v.index < node.op.updates:
                 ids[v] = words[v.index]  # the weight itself, see ir/in_place.py
             else:
-                self._value(v, ids, entry, keep_name=not self.strip_names)
+                self._value(v, "" if self.strip_names else v.name, ids, entry)
         words += [ids[v] for v in node.results]
         attrs = [w for name in node.attrs for w in self._attribute(node, name)]
         at = self.words.append(words)
         return node.op.code, len(node.inputs), len(node.results), at, self.words.put(attrs)
 
-    def _value(self, v: Value, ids: dict[Value, int], entry: EntryRows, *, keep_name: bool) -> int:
+    def _value(self, v: Value, name: str | None, ids: dict[Value, int], entry: EntryRows) -> int:
         """Add a value to an entry; give its id."""
         ids[v] = len(self.owned) + len(entry.values)
         entry.values.append((v.dtype.value, v.rank, self._shape(v.shape, f"{v!r}: size")))
-        entry.value_names.append(self.names.put(v.name if keep_name else ""))
+        entry.value_names.append(self.names.put(name))
         return ids[v]
 
     def _attribute(self, node: Node, name: str) -> list[int]:
@@ -185,7 +196,7 @@ class _Writer:
             case "float":
                 return [float_word(value, place)]
             case "choice":
-                return [tuple(type(default)).index(value)]
+                return [list(type(default).__members__.values()).index(value)]
             case "graph":
                 return [self._subgraphs[value]]
         return [self.words.size(int(value) if isinstance(value, bool) else value, place)]

@@ -1,15 +1,14 @@
 """Model files (`.ms`): write and read them, sign them. docs/model_file.md describes every byte.
 
-The file's frame is here: index, segments and trailer, hashes and the signature. What the index holds
-is in `index_writer` and `index_reader`.
+The file's frame is here: index, segments and trailer, hashes and the signature. What the index
+holds is in `index_writer` and `index_reader`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ir.errors import FormatError
 from ir.graph import Model
 from ir.index_reader import decode, segment_rows
 from ir.index_writer import encode
+from ir.verify import verify as verify_model
 
 MAGIC = b"MSPNTAIL"
 IDENTIFIER = b"MSPN"  # bytes 4..8
@@ -31,8 +31,10 @@ def write(model: Model, *, sign_with: bytes | None = None, strip_names: bool = F
     """The model's file. `sign_with`: an Ed25519 private key of 32 bytes.
 
     `strip_names` leaves out names of constants, frozen weights, inner values and sources of nodes.
-    Raises GraphError where a graph cannot run in place, FormatError where a number does not fit.
+    Raises GraphError for a graph that is wrong or cannot run in place, FormatError where a number
+    does not fit.
     """
+    verify_model(model)
     content = encode(model, strip_names=strip_names)
     size = len(content.index([0] * len(content.segments)))  # places do not change the size
     offsets, end = [], size
@@ -54,15 +56,12 @@ def save(model: Model, path: str | Path, **options: Any) -> None:
     """Write the model's file to `path`, whole or not at all. Options are those of `write`."""
     data = write(model, **options)
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read(data: bytes | memoryview, verify: bytes | None = None) -> Model:
@@ -90,7 +89,7 @@ def load(path: str | Path, verify: bytes | None = None) -> Model:
 
 
 def signer(data: bytes | memoryview) -> bytes | None:
-    """The public key in a file's trailer, None where it is unsigned. The signature is not checked."""
+    """The public key in a file's trailer, which is not checked; None where it is unsigned."""
     _, _, key, _ = _checked_trailer(memoryview(data).cast("B"))
     return None if key == _UNSIGNED[0] else key
 
@@ -167,13 +166,14 @@ def _signature(root: bytes, private_key: bytes) -> tuple[bytes, bytes]:
 def _check_signature(root: bytes, key: bytes, signature: bytes, wanted: bytes) -> None:
     if len(wanted) != 32:
         raise ValueError(f"Ed25519 public key of {len(wanted)} bytes, want 32")
-    if key != wanted:
+    if key != wanted or key == _UNSIGNED[0]:
         who = "nobody" if key == _UNSIGNED[0] else key.hex()
         raise FormatError(f"model file: signed by {who}, want {wanted.hex()}")
+    public_key = _ed25519().Ed25519PublicKey.from_public_bytes(key)
     from cryptography.exceptions import InvalidSignature
 
     try:
-        _ed25519().Ed25519PublicKey.from_public_bytes(key).verify(signature, SIGNATURE_LABEL + root)
+        public_key.verify(signature, SIGNATURE_LABEL + root)
     except InvalidSignature:
         raise FormatError("model file: the signature is not one of this file") from None
 
@@ -186,12 +186,6 @@ def _ed25519() -> Any:
             "signatures need the package cryptography: pip install 'mindspan[sign]'"
         ) from None
     return ed25519
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _round_up(n: int, unit: int) -> int:

@@ -57,10 +57,14 @@ class Expr:
         if isinstance(other, int):
             if other < 1:
                 raise ValueError(f"{self} // {other}: want a divisor of at least 1")
-            if all(c % other == 0 for c in self.terms.values()):
-                return _dim({m: c // other for m, c in self.terms.items()})
-        elif (quotient := _divide(self, other)) is not None:
-            return quotient
+            # Whole multiples leave the division, so that equal sizes get one form.
+            quotient = _dim({m: c // other for m, c in self.terms.items()})
+            rest = _dim({m: c % other for m, c in self.terms.items()})
+            if isinstance(rest, int):
+                return quotient
+            return quotient + Expr({(Atom("floordiv", (rest, other)),): 1})
+        if (exact := _divide(self, other)) is not None:
+            return exact
         return Expr({(Atom("floordiv", (self, other)),): 1})
 
     def __rfloordiv__(self, other: int) -> Dim:

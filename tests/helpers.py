@@ -1,4 +1,4 @@
-"""What several tests share: samples of the operator table as graphs, tolerances, derivative checks."""
+"""What several tests share: samples of the table as graphs, tolerances, derivative checks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STEP = 1e-6
 
 
 def sample_graph(op: Op, case: Case) -> Graph:
-    """The operator applied to the sample's inputs; inputs that the sample leaves out are no inputs."""
-    leaves = [Value(s.shape, s.dtype, name=f"x{i}") if s else None for i, s in enumerate(case.inputs)]
+    """The operator applied to those inputs that the sample has."""
+    leaves = [Value(s.shape, s.dtype) if s else None for s in case.inputs]
     node = op.node(leaves, case.attrs)
     return Graph(tuple(v for v in leaves if v is not None), node.results)
 
@@ -35,7 +35,9 @@ def float_inputs(graph: Graph) -> list[int]:
     return [i for i, v in enumerate(graph.inputs) if v.dtype.is_float]
 
 
-def check_vjp(graph: Graph, arrays: list[Array], rng: np.random.Generator) -> tuple[Graph, list[Array]]:
+def check_vjp(
+    graph: Graph, arrays: list[Array], rng: np.random.Generator
+) -> tuple[Graph, list[Array]]:
     """Assert that <cotangent, J tangent> = <J' cotangent, tangent> along one random direction.
 
     Returns the graph of the vector-Jacobian product and its inputs, ready to be checked again.

@@ -31,7 +31,7 @@ CHECKED = [op.name for op in OPS.values() if op.kernels]
 
 @dataclass(frozen=True)
 class Findings:
-    """What check_kernels said: (operator, type, isa) -> samples passed; and its lines of failure."""
+    """What check_kernels said: (operator, type, isa) -> samples passed; and its failures."""
 
     passed: dict[tuple[str, str, str], int]
     failures: tuple[str, ...]
@@ -42,7 +42,9 @@ class Findings:
 
 def findings(*command: str) -> Findings:
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode in (0, 1), f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}"
+    assert done.returncode in (0, 1), (
+        f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}"
+    )
     scores = re.findall(r"^(\w+) (\S+) (\w+) (\d+) \d+$", done.stdout, re.MULTILINE)
     failures = re.findall(r"^FAIL .*$", done.stdout, re.MULTILINE)
     return Findings({(op, t, isa): int(n) for op, t, isa, n in scores}, tuple(failures))
@@ -55,16 +57,20 @@ def native(check_kernels: Path, cases: Path) -> Findings:
 
 @pytest.fixture(scope="session")
 def emulated(check_kernels_neon: Path, cases: Path) -> Findings:
-    return findings("qemu-aarch64", str(check_kernels_neon), str(cases), "--isa", "neon", "--by-operator")
+    return findings(
+        "qemu-aarch64", str(check_kernels_neon), str(cases), "--isa", "neon", "--by-operator"
+    )
 
 
-@pytest.mark.parametrize("op, dtype", REFERENCE)
-def test_reference_kernel_agrees_with_the_numpy_reference(op: str, dtype: str, native: Findings) -> None:
+@pytest.mark.parametrize(("op", "dtype"), REFERENCE)
+def test_reference_kernel_agrees_with_the_numpy_reference(
+    op: str, dtype: str, native: Findings
+) -> None:
     assert native.of(op, "ref") == []
     assert native.passed.get((op, dtype, "ref"), 0) > 0
 
 
-@pytest.mark.parametrize("op, dtype", listed(NATIVE))
+@pytest.mark.parametrize(("op", "dtype"), listed(NATIVE))
 def test_fast_kernel_agrees_with_the_numpy_reference(op: str, dtype: str, native: Findings) -> None:
     assert native.of(op, NATIVE) == []
     assert native.passed.get((op, dtype, NATIVE), 0) > 0
@@ -77,18 +83,26 @@ def test_no_call_that_passes_the_check_leads_out_of_its_tensors(op: str, native:
 
 
 @pytest.mark.skipif(NATIVE == "neon", reason="runs natively here")
-@pytest.mark.parametrize("op, dtype", listed("neon"))
-def test_neon_kernel_agrees_with_the_numpy_reference(op: str, dtype: str, emulated: Findings) -> None:
+@pytest.mark.parametrize(("op", "dtype"), listed("neon"))
+def test_neon_kernel_agrees_with_the_numpy_reference(
+    op: str, dtype: str, emulated: Findings
+) -> None:
     assert emulated.of(op, "neon") == []
     assert emulated.passed.get((op, dtype, "neon"), 0) > 0
 
 
 @pytest.mark.parametrize("damage", ["cut short", "longer", "of another version"])
-def test_a_damaged_case_file_is_refused(damage: str, check_kernels: Path, cases: Path, tmp_path: Path) -> None:
+def test_a_damaged_case_file_is_refused(
+    damage: str, check_kernels: Path, cases: Path, tmp_path: Path
+) -> None:
     whole = cases.read_bytes()
     broken = tmp_path / "broken.cases"
     broken.write_bytes(
-        {"cut short": whole[:-8], "longer": whole + b"0000", "of another version": b"CASE\x09" + whole[5:]}[damage]
+        {
+            "cut short": whole[:-8],
+            "longer": whole + b"0000",
+            "of another version": b"CASE\x09" + whole[5:],
+        }[damage]
     )
     done = subprocess.run([check_kernels, broken], capture_output=True, text=True)
     assert done.returncode == 2

@@ -8,6 +8,7 @@ import pytest
 
 import ir.ops  # noqa: F401
 from ir.cases import arrays_of, results_of, samples
+from ir.dtype import DType
 from ir.errors import AttrError, ShapeError
 from ir.gen import outputs
 from ir.graph import Value
@@ -36,7 +37,8 @@ def test_an_operator_is_documented_and_has_samples_and_a_stated_gradient(op: Op)
 @pytest.mark.parametrize("op", ALL_OPS)
 def test_every_reference_kernel_has_a_sample(op: Op) -> None:
     sampled = {repr(case.inputs[0].dtype) for case in op.samples if case.inputs and case.inputs[0]}
-    missing = set(op.kernels) - sampled - {"any"}
+    words = {"boolean" if dtype == "bool" else dtype for dtype in sampled}  # as kernels are named
+    missing = set(op.kernels) - words - {"any"}
     assert not missing or not op.inputs, f"no sample whose first input is {missing}"
 
 
@@ -58,13 +60,13 @@ def test_wrong_inputs_and_attributes_are_named(op: Op) -> None:
             op.node(leaves, {**attrs, name: object()})
 
 
-@pytest.mark.parametrize("op, case", ALL_SAMPLES)
+@pytest.mark.parametrize(("op", "case"), ALL_SAMPLES)
 def test_shape_and_dtype_rules_agree_with_the_reference(op: Op, case: Case) -> None:
     got = [(y.shape, y.dtype.numpy) for y in sample_graph(op, case).outputs]
     assert got == [(y.shape, y.dtype) for y in results_of(op, case)]
 
 
-@pytest.mark.parametrize("op, case", ALL_SAMPLES)
+@pytest.mark.parametrize(("op", "case"), ALL_SAMPLES)
 def test_a_reference_leaves_its_inputs_alone(op: Op, case: Case) -> None:
     arrays = arrays_of(op, case)
     before = [None if x is None else x.copy() for x in arrays]
@@ -73,9 +75,9 @@ def test_a_reference_leaves_its_inputs_alone(op: Op, case: Case) -> None:
         np.testing.assert_array_equal(x, old)
 
 
-@pytest.mark.parametrize("op, case", ALL_SAMPLES)
+@pytest.mark.parametrize(("op", "case"), ALL_SAMPLES)
 def test_shape_rule_agrees_with_itself_on_a_free_first_size(op: Op, case: Case) -> None:
-    """Where the rule takes a symbol for the inputs' common first size, any number in its place fits."""
+    """Where the rule takes a symbol for the common first size, any number in its place fits."""
     size = next((s.shape[0] for s in case.inputs if s and s.shape), 0)
     try:
         free = op.node(_leaves(case, size, symbol("n")), case.attrs).results if size else ()
@@ -93,10 +95,13 @@ def test_shape_rule_agrees_with_itself_on_a_free_first_size(op: Op, case: Case) 
             assert tuple(evaluate(d, {"n": n}) for d in y.shape) == want.shape
 
 
-@pytest.mark.parametrize("op, case", DIFFERENTIABLE)
+@pytest.mark.parametrize(("op", "case"), DIFFERENTIABLE)
 def test_gradient_agrees_with_finite_differences_to_second_order(op: Op, case: Case) -> None:
+    graph = sample_graph(op, case)
+    if any(y.dtype is DType.f16 for y in graph.outputs):
+        pytest.skip("float16 results are too coarse for differences")
     rng = np.random.default_rng(0)
-    first, arrays = check_vjp(sample_graph(op, case), sample_arrays64(op, case), rng)
+    first, arrays = check_vjp(graph, sample_arrays64(op, case), rng)
     check_vjp(first, arrays, rng)
 
 

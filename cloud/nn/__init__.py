@@ -3,6 +3,7 @@
 from cloud.nn import init, loss
 from cloud.nn.activation import GELU, HardSwish, ReLU, ReLU6, Sigmoid, SiLU, Tanh
 from cloud.nn.container import Layer, Residual, Sequential
+from cloud.nn.graph_module import GraphModule
 from cloud.nn.linear import Conv2d, DepthwiseConv2d, Linear
 from cloud.nn.module import Module
 from cloud.nn.norm import BatchNorm, Dropout, LayerNorm
@@ -19,6 +20,7 @@ __all__ = [
     "Dropout",
     "Flatten",
     "GlobalAveragePool",
+    "GraphModule",
     "HardSwish",
     "Layer",
     "LayerNorm",

@@ -18,7 +18,7 @@ class ReLU6(Module):
     """y = min(max(x, 0), 6) (Howard et al. 2017)"""
 
     def forward(self, x: Value) -> Value:
-        return ops.relu6(x)
+        return ops.clip(x, low=0.0, high=6.0)
 
 
 class Sigmoid(Module):

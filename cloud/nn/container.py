@@ -37,7 +37,7 @@ class Sequential(Module):
 
 
 class Residual(Module):
-    """y = body(x) + shortcut(x), the shortcut being x itself unless one is given (He et al. 2016)"""
+    """y = body(x) + shortcut(x), the shortcut being x itself by default (He et al. 2016)"""
 
     def __init__(self, *body: Layer, shortcut: Layer | None = None) -> None:
         self.body = body[0] if len(body) == 1 else Sequential(*body)

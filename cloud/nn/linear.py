@@ -124,7 +124,11 @@ def pair(size: Pair) -> tuple[int, int]:
 
 
 def pads(
-    padding: Padding, x: Value, size: Any, stride: tuple[int, int], dilation: tuple[int, int] = (1, 1)
+    padding: Padding,
+    x: Value,
+    size: Any,
+    stride: tuple[int, int],
+    dilation: tuple[int, int] = (1, 1),
 ) -> tuple[int, int, int, int]:
     """(top, left, bottom, right) for windows of `size` over x [n,h,w,c]. Raises ShapeError."""
     if padding == "valid":

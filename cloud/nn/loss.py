@@ -17,8 +17,7 @@ def softmax_cross_entropy(logits: Value, labels: Value) -> Value:
 
 def mean_squared_error(y: Value, target: Value) -> Value:
     """y = the mean over all elements of (y - target)^2     two of one shape -> []"""
-    d = y - target
-    return ops.reduce_mean(d * d, axes=tuple(range(d.rank)))
+    return ops.mean_squared_error(y, target)
 
 
 def distillation(*, temperature: float = 4.0, alpha: float = 0.5) -> Loss:
@@ -45,6 +44,6 @@ def distillation(*, temperature: float = 4.0, alpha: float = 0.5) -> Loss:
 
 
 def correct(logits: Value, labels: Value, *_: Value) -> Value:
-    """y = how many examples have their largest logit at the label     [n,classes], i32 [n] -> f32 []"""
+    """y = how many examples have their largest logit at the label     [n,classes], [n] -> []"""
     hits = ops.equal(ops.argmax(logits, axis=logits.rank - 1), labels)
     return ops.reduce_sum(ops.cast(hits, to=logits.dtype), axes=(0,))

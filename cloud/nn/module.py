@@ -75,6 +75,26 @@ class Module(ABC):
             w.name = name
         return named
 
+    @property
+    def dtype(self) -> DType:
+        """The float type that the module computes in: that of its weights."""
+        return next((w.dtype for w in self.weights().values() if w.dtype.is_float), DType.f32)
+
+    def to(self, dtype: DType) -> None:
+        """Make every float weight one of another type; float64 makes an oracle of the interpreter.
+
+        The weights are new: graphs that were traced before keep the old ones.
+        """
+        new: dict[Weight, Weight] = {}
+        for module in self.modules().values():
+            for name, w in module.own_weights().items():
+                if w.dtype.is_float:
+                    data = w.data.astype(dtype.numpy)
+                    new.setdefault(
+                        w, Weight(data, name=str(w.name), trainable=w.trainable, state=w.state)
+                    )
+                    setattr(module, name, new[w])
+
     def trainable_weights(self) -> dict[str, Weight]:
         return {name: w for name, w in self.weights().items() if w.trainable}
 

@@ -7,16 +7,16 @@ import numpy as np
 from cloud import ops
 from cloud.nn.module import Module
 from cloud.nn.tracing import current
-from ir.graph import Constant, Value, Weight
-from ir.symbol import Dim, Expr
+from ir.graph import Value, Weight
+from ir.ops.reduce import count_like
 
 
 class BatchNorm(Module):
     """y = scale * (x - mean) / sqrt(variance + epsilon) + bias, channel by channel
 
-    x: [..., channels] -> y: [..., channels]. Training takes mean and variance of the batch and moves
-    the running ones towards them: running += momentum * (batch - running), the running variance
-    without bias, n / (n - 1). Inference takes the running ones (Ioffe and Szegedy 2015).
+    x: [..., channels] -> y: [..., channels]. Training takes mean and variance of the batch and
+    moves the running ones towards them: running += momentum * (batch - running), the running
+    variance without bias, n / (n - 1). Inference takes the running ones (Ioffe and Szegedy 2015).
     """
 
     def __init__(self, channels: int, *, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
@@ -34,10 +34,10 @@ class BatchNorm(Module):
             mean, variance = t.state(self.running_mean), t.state(self.running_variance)
             return ops.batch_norm(x, self.scale, self.bias, mean, variance, epsilon=self.epsilon)
         y, mean, variance = ops.batch_norm_train(x, self.scale, self.bias, epsilon=self.epsilon)
-        n = _count(x.shape[:-1], x)
-        unbiased = variance * (n / ops.maximum(n - 1, 1))
-        for running, batch in ((self.running_mean, mean), (self.running_variance, unbiased)):
-            t.update(running, ops.ema_step(t.state(running), batch, momentum=self.momentum))
+        n = count_like(x, tuple(range(x.rank - 1)))
+        unbiased = variance * n / ops.maximum(n - 1, 1)
+        t.average(self.running_mean, mean, self.momentum)
+        t.average(self.running_variance, unbiased, self.momentum)
         return y
 
 
@@ -67,25 +67,11 @@ class Dropout(Module):
         if not 0 <= p < 1:
             raise ValueError(f"Dropout: p is {p}, want at least 0 and below 1")
         self.p = p
-        self.key = Weight(rng.integers(0, 2**31, 2).astype(np.int32), name="key", state=True)
+        self.key = Weight(rng.integers(0, 2**30, 2).astype(np.int32), name="key", state=True)
 
     def forward(self, x: Value) -> Value:
         if not self.training or self.p == 0:
             return x
-        t = current()
-        key = t.state(self.key)
-        u = ops.random_uniform(key, shape=x.shape)
-        t.update(self.key, ops.increment(key, by=1))
+        u = ops.random_uniform(current().next_key(self.key), shape=x.shape)
         kept = ops.cast(ops.greater_equal(u, self.p), to=x.dtype)
         return x * kept * (1 / (1 - self.p))
-
-
-def _count(shape: tuple[Dim, ...], like: Value) -> Value:
-    """The number of elements of `shape`, as a scalar of the type of `like`."""
-    known = int(np.prod([d for d in shape if isinstance(d, int)]))
-    free = tuple(d for d in shape if isinstance(d, Expr))
-    n = Constant(known, dtype=like.dtype)
-    if not free:
-        return n
-    ones = ops.broadcast_to(n, shape=free)
-    return ops.reduce_sum(ones, axes=tuple(range(len(free))))

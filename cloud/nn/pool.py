@@ -10,9 +10,11 @@ from ir.symbol import Dim
 
 
 class MaxPool2d(Module):
-    """y = the largest element of each window; the padding never wins     x: [n,h,w,c] -> [n,p,q,c]"""
+    """y = the largest element of each window, never the padding     x: [n,h,w,c] -> [n,p,q,c]"""
 
-    def __init__(self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid") -> None:
+    def __init__(
+        self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid"
+    ) -> None:
         self.size, self.padding = pair(size), padding
         self.stride = pair(size if stride is None else stride)
 
@@ -24,7 +26,9 @@ class MaxPool2d(Module):
 class AvgPool2d(Module):
     """y = the mean of each window; the padding does not count     x: [n,h,w,c] -> [n,p,q,c]"""
 
-    def __init__(self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid") -> None:
+    def __init__(
+        self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid"
+    ) -> None:
         self.size, self.padding = pair(size), padding
         self.stride = pair(size if stride is None else stride)
 

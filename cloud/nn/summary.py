@@ -21,7 +21,9 @@ def summary(module: Module, *inputs: Value | Shape) -> str:
     rows = [("layer", "kind", "result", "parameters")]
     for called, y in t.calls:
         if not list(called.children()):
-            parameters = sum(math.prod(w.data.shape) for w in called.own_weights().values() if not w.state)
+            parameters = sum(
+                math.prod(w.data.shape) for w in called.own_weights().values() if not w.state
+            )
             shape = shape_text(y.shape) if isinstance(y, Value) else ""
             rows.append((names[called], type(called).__name__, shape, f"{parameters:,}"))
     return "\n".join([*_aligned(rows), _total(module)])
@@ -38,6 +40,11 @@ def _total(module: Module) -> str:
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join([*(c.ljust(w) for c, w in zip(row[:-1], widths, strict=False)), row[-1].rjust(widths[-1])])
+        "  ".join(
+            [
+                *(c.ljust(w) for c, w in zip(row[:-1], widths, strict=False)),
+                row[-1].rjust(widths[-1]),
+            ]
+        )
         for row in rows
     ]

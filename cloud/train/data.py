@@ -56,7 +56,9 @@ def batches(
     if augment and rng is None:
         raise ValueError("batches: augmentation draws at random; want an rng")
     order = np.arange(len(data)) if rng is None else rng.permutation(len(data))
-    for at in range(0, batch_count(len(data), batch_size, drop_last=drop_last) * batch_size, batch_size):
+    for at in range(
+        0, batch_count(len(data), batch_size, drop_last=drop_last) * batch_size, batch_size
+    ):
         rows = order[at : at + batch_size]
         batch = {name: a[rows] for name, a in data.columns.items()}
         for change in augment:

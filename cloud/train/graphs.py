@@ -8,14 +8,16 @@ from cloud.autodiff import gradients, ones_like
 from cloud.nn.loss import Loss
 from cloud.nn.module import Module
 from cloud.nn.tracing import tracing
+from cloud.simplify import simplified
 from cloud.train.optim import Optimizer
 from ir.dtype import DType
 from ir.errors import GraphError, ShapeError
 from ir.graph import Graph, Model, Value, Weight, shape_text
+from ir.passes import common_subexpression
 from ir.symbol import Dim, symbol
 
 Size = int | str | Dim  # a string names a free dimension
-Spec = Value | Sequence[Size]  # a bare shape is one of float32
+Spec = Value | Sequence[Size]  # a bare shape is one of the module's float type
 Metrics = Mapping[str, Callable[..., Value]]  # functions of (the module's results, targets)
 
 LABELS: Mapping[str, Spec] = {"label": Value((symbol("batch"),), DType.i32)}
@@ -37,7 +39,7 @@ def training_model(
 
     - infer: inputs -> outputs, in inference mode;
     - loss: inputs, targets -> loss, metrics, outputs, in inference mode;
-    - train: inputs, targets, lr (a float32 scalar) -> loss, metrics; one step of the optimiser.
+    - train: inputs, targets, lr (a scalar) -> loss, metrics; one step of the optimiser.
 
     `inputs` and `targets` give shapes by name, with strings for free dimensions, such as
     {"image": ("batch", 28, 28, 1)}. `trainable`: freeze all weights but those that match these
@@ -62,7 +64,7 @@ def inference_graph(
     module: Module, inputs: Mapping[str, Spec], *, outputs: Sequence[str] = ("logits",)
 ) -> Graph:
     """The module in inference mode."""
-    values = named_values(inputs)
+    values = named_values(inputs, module.dtype)
     with tracing():
         results = _call(module, values)
     return Graph(values, results, tuple(outputs))
@@ -78,7 +80,7 @@ def loss_graph(
     metrics: Metrics | None = None,
 ) -> Graph:
     """The loss in inference mode, with metrics and the module's results: what evaluation needs."""
-    x, t = named_values(inputs), named_values(targets)
+    x, t = named_values(inputs, module.dtype), named_values(targets, module.dtype)
     with tracing():
         results = _call(module, x)
         found = _losses(loss, metrics, results, t)
@@ -96,22 +98,23 @@ def train_graph(
     metrics: Metrics | None = None,
 ) -> Graph:
     """One training step: the loss, and updates of the trainable weights and of every state."""
-    x, t = named_values(inputs), named_values(targets)
-    lr = Value((), DType.f32, name=LEARNING_RATE)
+    x, t = named_values(inputs, module.dtype), named_values(targets, module.dtype)
+    lr = Value((), module.dtype, name=LEARNING_RATE)
     with tracing(training=True) as trace:
         found = _losses(loss, metrics, _call(module, x), t)
     weights = _trained(module, found["loss"])
     g = gradients([found["loss"]], [ones_like(found["loss"])], weights)
     updates = [*trace.updates.items(), *optimizer.updates(weights, g, lr)]
-    return Graph((*x, *t, lr), tuple(found.values()), tuple(found), tuple(updates))
+    graph = Graph((*x, *t, lr), tuple(found.values()), tuple(found), tuple(updates))
+    return common_subexpression(simplified(graph))
 
 
-def named_values(specs: Mapping[str, Spec]) -> tuple[Value, ...]:
-    """A fresh graph input for each name."""
+def named_values(specs: Mapping[str, Spec], dtype: DType = DType.f32) -> tuple[Value, ...]:
+    """A fresh graph input for each name; a bare shape is one of `dtype`."""
     return tuple(
         Value(spec.shape, spec.dtype, name=name)
         if isinstance(spec, Value)
-        else Value([symbol(d) if isinstance(d, str) else d for d in spec], name=name)
+        else Value([symbol(d) if isinstance(d, str) else d for d in spec], dtype, name=name)
         for name, spec in specs.items()
     )
 

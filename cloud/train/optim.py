@@ -21,11 +21,13 @@ class Optimizer(ABC):
     States belong to the optimiser: a second graph for the same weight continues with them.
     """
 
-    def __init__(self, lr: float, *, weight_decay: float = 0.0, clip_norm: float | None = None) -> None:
+    def __init__(
+        self, lr: float, *, weight_decay: float = 0.0, clip_norm: float | None = None
+    ) -> None:
         if lr < 0 or weight_decay < 0 or (clip_norm is not None and clip_norm <= 0):
             raise ValueError(
-                f"{type(self).__name__}: lr {lr}, weight_decay {weight_decay}, clip_norm {clip_norm}; "
-                "want at least 0, at least 0, above 0"
+                f"{type(self).__name__}: lr {lr}, weight_decay {weight_decay}, "
+                f"clip_norm {clip_norm}; want at least 0, at least 0, above 0"
             )
         self.lr, self.weight_decay, self.clip_norm = lr, weight_decay, clip_norm
         self.states: dict[str, Weight] = {}
@@ -54,7 +56,8 @@ class Optimizer(ABC):
 
     def _named(self, name: str, start: Array) -> Weight:
         old = self.states.get(name)
-        if old is None or old.shape != start.shape:  # a weight may have been pruned since
+        stale = old is not None and (old.data.shape, old.data.dtype) != (start.shape, start.dtype)
+        if old is None or stale:  # a weight may have been pruned since
             self.states[name] = Weight(start, name=name, state=True)
         return self.states[name]
 

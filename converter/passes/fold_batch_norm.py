@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from converter.passes.rewriter import is_fixed, rewrite, uses
-from ir.graph import Graph, Node, Value, Weight
+from ir.passes.rewrite import rewrite, uses
+from ir.graph import Graph, Node, Value, Weight, is_fixed
 from ir.ops.activation import Activation
 
 OUTPUT_AXIS = {"conv2d": 0, "depthwise_conv2d": 2, "linear": 0}  # of the weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from converter.passes.fold_batch_norm import OUTPUT_AXIS
-from converter.passes.rewriter import rewrite, uses
+from ir.passes.rewrite import rewrite, uses
 from ir.graph import Graph, Node, Value
 from ir.ops.activation import Activation
 

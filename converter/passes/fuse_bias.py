@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from converter.passes.fold_batch_norm import OUTPUT_AXIS
-from converter.passes.rewriter import is_fixed, rewrite, uses
-from ir.graph import Constant, Graph, Node, Value, Weight
+from ir.passes.rewrite import rewrite, uses
+from ir.graph import Constant, Graph, Node, Value, Weight, is_fixed
 from ir.ops.activation import Activation
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from converter.passes.rewriter import is_fixed, rewrite, uses
-from ir.graph import Constant, Graph, Node, Shape, Value, Weight
+from ir.passes.rewrite import rewrite, uses
+from ir.graph import Constant, Graph, Node, Shape, Value, Weight, is_fixed
 from ir.op import OPS
 
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")

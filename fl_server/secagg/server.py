@@ -69,6 +69,7 @@ class _Stage:
     """Remembers who sent what, so that a repeated message is harmless and a second one is refused."""
 
     def __init__(self, allowed: frozenset[int] | None) -> None:
+        self.closed = False
         self._allowed = allowed
         self._seen: dict[int, bytes] = {}
 
@@ -87,6 +88,8 @@ class _Stage:
         seen = self._seen.get(client)
         if seen is not None and seen != hashlib.sha256(message).digest():
             raise StageReplayed(f"client {client} sent another message for this stage", [client])
+        if seen is None and self.closed:
+            raise Gone(f"client {client} is too late: the stage is over", [client])
         return seen is not None
 
     def _remember(self, client: int, message: bytes) -> None:
@@ -103,8 +106,11 @@ class Adverts(_Stage):
         self._authority = authority
         self._adverts: dict[int, tuple[Advert, Certificate]] = {}
 
-    def receive(self, message: bytes, certificate: Certificate, now: float) -> int:
-        """The id of the client that joins.     raises BadCertificate, BadSignature, StageReplayed"""
+    def receive(self, message: bytes, certificate: Certificate, now: float) -> bool:
+        """Whether the advert is new.
+
+        raises BadCertificate, BadSignature, StageReplayed, Gone, Malformed
+        """
         advert = Advert.from_bytes(message)
         subject = check_certificate(
             self._authority, certificate, self.context.tenant, self.context.population, now, set()
@@ -112,13 +118,13 @@ class Adverts(_Stage):
         if advert.client != subject.client:
             raise BadSignature(f"client {subject.client} sent an advert of {advert.client}")
         if self._is_repeat(advert.client, message):
-            return advert.client
+            return False
         if len(self._adverts) >= MOST_CLIENTS:
             raise Gone("the cohort is full")
         check_advert(subject.public_key, self.context, advert)
         self._remember(advert.client, message)
         self._adverts[advert.client] = advert, certificate
-        return advert.client
+        return True
 
     def close(self, server_nonce: bytes, revocations: RevocationList) -> Shares:
         """The cohort is fixed.     raises CohortTooSmall, ModulusTooSmall, KeysNotDistinct"""
@@ -133,7 +139,9 @@ class Adverts(_Stage):
             certificates=tuple(certificate for _, certificate in pairs),
             revocations=revocations,
         )
-        return Shares(open_session(reply), reply.to_bytes())
+        shares = Shares(open_session(reply), reply.to_bytes())
+        self.closed = True
+        return shares
 
 
 class Shares(_Stage):
@@ -145,10 +153,10 @@ class Shares(_Stage):
         self.reply = reply
         self._messages: dict[int, SharesUp] = {}
 
-    def receive(self, client: int, message: bytes) -> None:
-        """raises Malformed, StageReplayed, Gone"""
+    def receive(self, client: int, message: bytes) -> bool:
+        """Whether the message is new.     raises Malformed, StageReplayed, Gone"""
         if self._is_repeat(client, message):
-            return
+            return False
         shares = SharesUp.from_bytes(message)
         if shares.session != self.session.id:
             raise Malformed("the shares are of another session")
@@ -158,10 +166,12 @@ class Shares(_Stage):
             )
         self._remember(client, message)
         self._messages[client] = shares
+        return True
 
     def close(self) -> Vectors:
         """U2 is fixed.     raises RoundFailed"""
         _require(self.session, len(self._messages), "shared")
+        self.closed = True
         return Vectors(self.session, dict(self._messages))
 
 
@@ -186,18 +196,20 @@ class Vectors(_Stage):
         )
         return SharesDown(self.session.bitmap(self._shares), sealed).to_bytes()
 
-    def receive(self, client: int, message: bytes) -> None:
-        """raises Malformed, StageReplayed, Gone"""
+    def receive(self, client: int, message: bytes) -> bool:
+        """Whether the message is new.     raises Malformed, StageReplayed, Gone"""
         if self._is_repeat(client, message):
-            return
+            return False
         params = self.session.params
         words = unpack(message, params.encoding.total_length, params.ring_bits)
         self._remember(client, message)
         np.add(self._sum, words, out=self._sum)
+        return True
 
     def close(self) -> Agreements:
         """U3 is fixed.     raises RoundFailed"""
         _require(self.session, len(self._seen), "uploaded")
+        self.closed = True
         return Agreements(self.session, self._shares, self.senders, self._sum)
 
 
@@ -224,17 +236,25 @@ class Agreements(_Stage):
         """Whether every signer has enough others to rely on; nobody else need be waited for."""
         return len(self._signatures) > self.session.params.threshold
 
-    def receive(self, client: int, message: bytes) -> None:
-        """raises BadSignature, StageReplayed, Gone"""
-        if self._is_repeat(client, message):
-            return
+    def receive(self, client: int, message: bytes) -> bool:
+        """Whether the signature is new and in time.     raises BadSignature, StageReplayed, Gone
+
+        A late one is checked and no more: enough others are handed out, and its sender may reveal.
+        """
+        late = self.closed and client in self.survivors and client not in self._seen
+        if not late and self._is_repeat(client, message):
+            return False
         self._check(client, message)
+        if late:
+            return False
         self._remember(client, message)
         self._signatures[client] = message
+        return True
 
     def close(self) -> Reveals:
         """The signatures that are handed out are fixed.     raises RoundFailed"""
         _require(self.session, len(self._signatures), "signed the survivor list")
+        self.closed = True
         return Reveals(self)
 
     def _check(self, client: int, message: bytes) -> None:
@@ -258,13 +278,8 @@ class Reveals(_Stage):
         self._sum = agreed._sum
         signed = (Signed(c, s) for c, s in sorted(agreed._signatures.items()))
         self.reply = Agreement(tuple(signed)).to_bytes()
-        self._late = agreed
         # For each client of U2, the valid shares of the one secret that is wanted of it.
         self._revealed: dict[int, list[bytes]] = {owner: [] for owner in self._shares}
-
-    def agree(self, client: int, message: bytes) -> None:
-        """A signature that comes late: checked, but not handed out any more."""
-        self._late.receive(client, message)
 
     @property
     def ready(self) -> bool:
@@ -272,13 +287,13 @@ class Reveals(_Stage):
         needed = self.session.params.threshold
         return all(len(shares) >= needed for shares in self._revealed.values())
 
-    def receive(self, client: int, message: bytes) -> None:
-        """Shares that do not match their digests are skipped, and their senders named.
+    def receive(self, client: int, message: bytes) -> bool:
+        """Whether the message is new. Wrong shares are skipped and their senders named.
 
         raises Malformed, StageReplayed, Gone
         """
         if self._is_repeat(client, message):
-            return
+            return False
         neighbours = self.session.neighbours(client)
         shares = Reveal.from_bytes(message).shares
         if len(shares) != len(neighbours):
@@ -294,6 +309,7 @@ class Reveals(_Stage):
                 self.blamed.add(client)
             else:
                 self._revealed[owner].append(revealed.share)
+        return True
 
     def close(self) -> Total:
         """The sum, masks removed.     raises RoundFailed, naming whom the evidence names"""

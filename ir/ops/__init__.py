@@ -13,6 +13,8 @@ from ir.ops import (  # noqa: F401
     loss,
     norm,
     pool,
+    quant,
+    quantized,
     random,
     reduce,
     shaping,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 from ir.graph import Value
-from ir.op import OPS
+from ir.op import OPS, Op
 
 
 class Activation(Enum):
-    """`none`, or the name of an elementwise operator. The order is that of the codes in files."""
+    """`none`, or an elementwise operator. The order is that of the codes in files."""
 
     none = "none"
     relu = "relu"
@@ -24,17 +25,21 @@ class Activation(Enum):
 
 def activate(kind: Activation, x: Any) -> Any:
     """The activation of an array, or of a value of a graph."""
-    return x if kind is Activation.none else OPS[kind.value](x)
+    return x if kind is Activation.none else _operator(kind)(x)
 
 
-def before_activation(g: Value, kind: Activation, recompute: Any) -> Value:
+def before_activation(g: Value, kind: Activation, recompute: Callable[[], Any]) -> Value:
     """The gradient of the result before its activation, from that of the result.
 
-    `recompute()` builds the result without the activation: the converter fuses activations after
-    differentiation, so that the second computation is paid only by who differentiates a fused graph.
+    `recompute()` builds the result without the activation. The converter fuses activations after
+    differentiation: only who differentiates a fused graph pays for the second computation.
     """
     if kind is Activation.none:
         return g
-    x = recompute()
-    grad: Any = OPS[kind.value].grad
-    return grad(g, activate(kind, x), x)[0]  # type: ignore[no-any-return]
+    x, operator = recompute(), _operator(kind)
+    grad: Any = operator.grad
+    return grad(g, operator(x), x, **operator.attrs)[0]
+
+
+def _operator(kind: Activation) -> Op:
+    return OPS["clip" if kind is Activation.relu6 else kind.value]  # clip: to [0, 6] by default

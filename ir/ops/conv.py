@@ -6,6 +6,8 @@ other two: derivatives of any order need nothing more. `conv2d_dx` is also trans
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ir.errors import AttrError, ShapeError
@@ -99,7 +101,7 @@ def _split(x: Array, groups: int) -> Array:
     return x.reshape(-1, groups, x.shape[3] // groups).swapaxes(0, 1)
 
 
-def _join(y: Array, shape: Shape) -> Array:
+def _join(y: Array, shape: Any) -> Array:
     """The inverse of `_split`."""
     return np.ascontiguousarray(y.swapaxes(0, 1)).reshape(shape)
 
@@ -138,9 +140,7 @@ def _dx_grad(gg, y, g, w, *, size, **attrs):
     ],
     grad=_dx_grad,
 )
-def conv2d_dx(
-    g, w, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1
-):
+def conv2d_dx(g, w, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1):
     """y = the gradient of conv2d's image; also transposed convolution
 
     g: [n,p,q,k], w: [k,r,s,c/groups] -> y: [n,*size,c]. Zeiler et al. 2010.
@@ -187,10 +187,11 @@ def _dw_grad(gg, y, x, g, *, size, **attrs):
     ],
     grad=_dw_grad,
 )
-def conv2d_dw(
-    x, g, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1
-):
-    """y = the gradient of conv2d's weight     x: [n,h,w,c], g: [n,p,q,k] -> y: [k,*size,c/groups]"""
+def conv2d_dw(x, g, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1):
+    """y = the gradient of conv2d's weight
+
+    x: [n,h,w,c], g: [n,p,q,k] -> y: [k,*size,c/groups]
+    """
     k, c = g.shape[3], x.shape[3] // groups
     padded = pad_image(x, pads)
     rows = _split(g, groups).swapaxes(1, 2)
@@ -283,10 +284,11 @@ def _depthwise_dx_grad(gg, y, g, w, *, size, **attrs):
     ],
     grad=_depthwise_dx_grad,
 )
-def depthwise_conv2d_dx(
-    g, w, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)
-):
-    """y = the gradient of depthwise_conv2d's image     g: [n,p,q,c], w: [r,s,c] -> y: [n,*size,c]"""
+def depthwise_conv2d_dx(g, w, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)):
+    """y = the gradient of depthwise_conv2d's image
+
+    g: [n,p,q,c], w: [r,s,c] -> y: [n,*size,c]
+    """
     n, *counts, c = g.shape
     top, left, bottom, right = pads
     padded = np.zeros((n, size[0] + top + bottom, size[1] + left + right, c), g.dtype)
@@ -320,10 +322,11 @@ def _depthwise_dw_grad(gg, y, x, g, *, size, **attrs):
     ],
     grad=_depthwise_dw_grad,
 )
-def depthwise_conv2d_dw(
-    x, g, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)
-):
-    """y = the gradient of depthwise_conv2d's weight     x: [n,h,w,c], g: [n,p,q,c] -> y: [*size,c]"""
+def depthwise_conv2d_dw(x, g, *, size=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)):
+    """y = the gradient of depthwise_conv2d's weight
+
+    x: [n,h,w,c], g: [n,p,q,c] -> y: [*size,c]
+    """
     padded = pad_image(x, pads)
     y = np.zeros((*size, x.shape[3]), x.dtype)
     for i, j, at in taps(size, g.shape[1:3], strides, dilations):

@@ -337,18 +337,16 @@ def cos(x):
     return np.cos(x)
 
 
-def _flat(g, y, x):
-    """A step function: its derivative is 0 wherever it has one."""
-    return (None,)
+# Step functions: their derivative is 0 wherever they have one.
 
 
-@op(code=28, shape=same, samples=ONE, onnx="Floor", grad=_flat)
+@op(code=28, shape=same, samples=ONE, onnx="Floor", grad=NO_GRAD)
 def floor(x):
     """y = the largest integer that is at most x"""
     return np.floor(x)
 
 
-@op(code=29, shape=same, samples=ONE, onnx="Ceil", grad=_flat)
+@op(code=29, shape=same, samples=ONE, onnx="Ceil", grad=NO_GRAD)
 def ceil(x):
     """y = the smallest integer that is at least x"""
     return np.ceil(x)
@@ -359,14 +357,14 @@ def ceil(x):
     shape=same,
     samples=(*ONE, case(exactly([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]))),
     onnx="Round",
-    grad=_flat,
+    grad=NO_GRAD,
 )
 def round(x):
     """y = the integer next to x; from the middle, the even one"""
     return np.rint(x)
 
 
-@op(code=31, shape=same, samples=(*ONE, case(exactly([-3, 0, 2]))), onnx="Sign", grad=_flat)
+@op(code=31, shape=same, samples=(*ONE, case(exactly([-3, 0, 2]))), onnx="Sign", grad=NO_GRAD)
 def sign(x):
     """y = -1, 0 or 1"""
     return np.sign(x)

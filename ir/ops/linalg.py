@@ -21,8 +21,10 @@ def _matmul_shape(a: Shape, b: Shape, *, transpose_a: bool, transpose_b: bool) -
     m, k = (a[-1], a[-2]) if transpose_a else (a[-2], a[-1])
     k2, n = (b[-1], b[-2]) if transpose_b else (b[-2], b[-1])
     if k != k2:
-        flags = f"transpose_a={transpose_a}, transpose_b={transpose_b}"
-        raise ShapeError(f"matmul: {shape_text(a)} by {shape_text(b)} with {flags}: {k} is not {k2}")
+        raise ShapeError(
+            f"matmul: {shape_text(a)} by {shape_text(b)} with transpose_a={transpose_a}, "
+            f"transpose_b={transpose_b}: {k} is not {k2}"
+        )
     return (*broadcast(a[:-2], b[:-2]), m, n)
 
 
@@ -43,7 +45,7 @@ def _matmul_grad(g, y, a, b, *, transpose_a, transpose_b):
 
 def _over_rows(a: Value, b: Value) -> Value:
     """The product a^T b over all leading axes: [...,m] and [...,n] -> [m,n]."""
-    return matmul(_rows(a), _rows(b), transpose_a=True)  # type: ignore[no-any-return]
+    return matmul(_rows(a), _rows(b), transpose_a=True)
 
 
 def _rows(x: Value) -> Value:

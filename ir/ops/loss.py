@@ -7,9 +7,9 @@ import numpy as np
 from ir.dtype import DType
 from ir.errors import DTypeError, ShapeError
 from ir.graph import Constant, Shape, shape_text
-from ir.op import OPS, case, ints, op
+from ir.op import case, ints, op
 from ir.ops.norm import log_softmax, softmax
-from ir.ops.reduce import reduce_sum
+from ir.ops.reduce import reduce_mean, reduce_sum
 from ir.ops.shaping import broadcast_to, reshape
 
 
@@ -36,6 +36,10 @@ def _entropy_dtype(logits, labels):
     return logits
 
 
+def _entropy_grad(g, y, logits, labels):
+    return softmax_cross_entropy_dx(g, logits, labels), None
+
+
 def _rows_of(logits, labels):
     """Index arrays of each row's own class. Raises IndexError for a class that does not exist."""
     if labels.size and (labels.min() < 0 or labels.max() >= logits.shape[1]):
@@ -52,7 +56,7 @@ CASES = [(3, 4), (2, 19), (5, 2)]
     shape=_entropy_shape,
     dtype=_entropy_dtype,
     samples=[case((n, c), ints(n, low=0, high=c)) for n, c in CASES],
-    grad=lambda g, y, logits, labels: (softmax_cross_entropy_dx(g, logits, labels), None),
+    grad=_entropy_grad,
 )
 def softmax_cross_entropy(logits, labels):
     """y = -log softmax(logits)[label] of each row
@@ -65,7 +69,9 @@ def softmax_cross_entropy(logits, labels):
 def _entropy_dx_shape(g, logits, labels):
     _check_classes("softmax_cross_entropy_dx", logits, labels)
     if g != labels:
-        raise ShapeError(f"softmax_cross_entropy_dx: g is {shape_text(g)}, want {shape_text(labels)}")
+        raise ShapeError(
+            f"softmax_cross_entropy_dx: g is {shape_text(g)}, want {shape_text(labels)}"
+        )
     return logits
 
 
@@ -112,8 +118,7 @@ def _squared_shape(x, target):
 
 def _squared_grad(g, y, x, target):
     axes = tuple(range(x.rank))
-    mean_grad = OPS["reduce_mean"].grad
-    dx = mean_grad(g, y, x, axes=axes, keep_dims=False)[0] * (x - target) * 2.0
+    dx = reduce_mean.grad(g, y, x, axes=axes, keep_dims=False)[0] * (x - target) * 2.0
     return dx, -dx
 
 

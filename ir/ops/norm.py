@@ -6,8 +6,9 @@ import numpy as np
 
 from ir.errors import ShapeError
 from ir.graph import Shape, Value, shape_text
-from ir.op import OPS, case, floats, op
-from ir.ops.reduce import reduce_sum
+from ir.op import case, floats, op
+from ir.ops.elementwise import reciprocal, sqrt
+from ir.ops.reduce import reduce_mean, reduce_sum
 from ir.symbol import Dim
 
 
@@ -25,17 +26,16 @@ def _batch_axes(x: Value) -> tuple[int, ...]:
 
 
 def _reciprocal_deviation(variance: Value, epsilon: float) -> Value:
-    return OPS["rsqrt"](variance + epsilon)  # type: ignore[no-any-return]
+    return reciprocal(sqrt(variance + epsilon))
 
 
 def _mean(x: Value, axes: tuple[int, ...]) -> Value:
-    return OPS["reduce_mean"](x, axes=axes, keep_dims=True)  # type: ignore[no-any-return]
+    return reduce_mean(x, axes=axes, keep_dims=True)
 
 
 def _mean_grad(g: Value, y: Value, x: Value) -> Value:
     """The gradient of x from that of its mean y over all axes but the last."""
-    grad = OPS["reduce_mean"].grad
-    return grad(g, y, x, axes=_batch_axes(x), keep_dims=False)[0]  # type: ignore
+    return reduce_mean.grad(g, y, x, axes=_batch_axes(x), keep_dims=False)[0]  # type: ignore
 
 
 def _normalised_grad(g: Value, normalised: Value, axes: tuple[int, ...]) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ir.dtype import DType
@@ -17,7 +19,7 @@ from ir.ops.windows import (
 )
 
 DEFAULTS = {"size": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0)}
-MAX_CASES = [
+MAX_CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 4, 6, 3), {}),
     ((2, 5, 6, 9), {"size": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1)}),
     ((1, 7, 8, 17), {"size": (3, 3), "dilations": (2, 3), "strides": (1, 1), "pads": (1, 2, 2, 3)}),
@@ -34,6 +36,10 @@ def _pooled(name, x, size, strides, pads, dilations=(1, 1)):
 
 def _max_shape(x, *, size, strides, pads, dilations):
     return _pooled("max_pool2d", x, size, strides, pads, dilations)
+
+
+def _max_grad(g, y, x, **attrs):
+    return (max_pool2d_dx(g, x, **attrs),)
 
 
 def _max_samples():
@@ -62,23 +68,25 @@ def _is_argmax(x, **attrs):
     shape=_max_shape,
     samples=_max_samples(),
     kernels=("f32", "i8"),
-    grad=lambda g, y, x, **attrs: (max_pool2d_dx(g, x, **attrs),),
+    grad=_max_grad,
 )
 def max_pool2d(x, *, size=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1)):
     """y = the maximum of each window     x: [n,h,w,c] -> y: [n,p,q,c]
 
-    p = (h + top + bottom - dilation (size - 1) - 1) // stride + 1. `pads`: top, left, bottom, right;
-    places beyond the image hold the lowest number. Rounding p up is more padding at the end.
+    p = (h + top + bottom - dilation (size - 1) - 1) // stride + 1. `pads`: top, left, bottom,
+    right; there lies the lowest number. To round p up, pad more at the end.
     """
-    return np.max(
-        _windows(x, size=size, strides=strides, pads=pads, dilations=dilations), axis=0
-    )
+    return np.max(_windows(x, size=size, strides=strides, pads=pads, dilations=dilations), axis=0)
 
 
 def _max_dx_shape(g, x, *, size, strides, pads, dilations):
     pooled = _pooled("max_pool2d_dx", x, size, strides, pads, dilations)
     check_equal("max_pool2d_dx", "g", g, pooled)
     return x
+
+
+def _max_dx_grad(gg, y, g, x, **attrs):
+    return max_pool2d_at(gg, x, **attrs), None
 
 
 def _max_dx_samples():
@@ -92,7 +100,7 @@ def _max_dx_samples():
     code=181,
     shape=_max_dx_shape,
     samples=_max_dx_samples(),
-    grad=lambda gg, y, g, x, **attrs: (max_pool2d_at(gg, x, **attrs), None),
+    grad=_max_dx_grad,
 )
 def max_pool2d_dx(g, x, *, size=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1)):
     """y = the gradient of max_pool2d: g added where its window has its first maximum
@@ -130,7 +138,7 @@ def max_pool2d_at(v, x, *, size=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), dilat
     return y
 
 
-AVERAGE_CASES = [
+AVERAGE_CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 4, 6, 3), {}),
     ((2, 5, 6, 9), {"size": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1)}),
     ((1, 5, 5, 17), {"size": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1)}),
@@ -140,6 +148,10 @@ AVERAGE_CASES = [
 
 def _average_shape(x, *, size, strides, pads, count_include_pad):
     return _pooled("avg_pool2d", x, size, strides, pads)
+
+
+def _average_grad(g, y, x, **attrs):
+    return (avg_pool2d_dx(g, image=x.shape[1:3], **attrs),)
 
 
 def _divisor(image, counts, dtype, *, size, strides, pads, count_include_pad):
@@ -153,7 +165,7 @@ def _divisor(image, counts, dtype, *, size, strides, pads, count_include_pad):
     code=183,
     shape=_average_shape,
     samples=[case(shape, **attrs) for shape, attrs in AVERAGE_CASES],
-    grad=lambda g, y, x, **attrs: (avg_pool2d_dx(g, image=x.shape[1:3], **attrs),),
+    grad=_average_grad,
 )
 def avg_pool2d(x, *, size=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), count_include_pad=False):
     """y = the mean of each window     x: [n,h,w,c] -> y: [n,p,q,c]

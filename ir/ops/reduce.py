@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ir.dtype import DType
+from ir.graph import Value
 from ir.op import NO_GRAD, case, exactly, ints, op
 from ir.ops.compare import equal, where
 from ir.ops.rules import checked_axes, elements, same
@@ -51,8 +52,14 @@ def reduce_sum(x, *, axes=(), keep_dims=False):
 
 def _mean_grad(g, y, x, *, axes, keep_dims):
     n = elements([x.shape[i] for i in axes])
-    share = g * (1 / max(n, 1)) if isinstance(n, int) else g / count(x, axes=axes)
+    share = g * (1 / max(n, 1)) if isinstance(n, int) else g / count_like(x, axes)
     return (_stretched(share, x, axes),)
+
+
+def count_like(x: Value, axes: tuple[int, ...]) -> Value:
+    """`count` in the type of x."""
+    n = count(x, axes=axes)
+    return n if n.dtype is x.dtype else cast(n, to=x.dtype)
 
 
 @op(code=71, shape=_reduced, samples=SOME, onnx="ReduceMean", grad=_mean_grad)

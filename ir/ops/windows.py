@@ -31,11 +31,16 @@ def check_attrs(name: str, *, strides: Ints, pads: Ints, dilations: Ints = (1, 1
         if len(values) != 2 or min(values) < 1:
             raise AttrError(f"{name}: {attr} is {list(values)}, want two numbers of at least 1")
     if len(pads) != 4 or min(pads) < 0:
-        raise AttrError(f"{name}: pads is {list(pads)}, want (top, left, bottom, right), none below 0")
+        raise AttrError(f"{name}: pads is {list(pads)}, want top, left, bottom, right")
 
 
 def window_count(
-    name: str, image: Sequence[Dim], window: Sequence[int], strides: Ints, pads: Ints, dilations: Ints
+    name: str,
+    image: Sequence[Dim],
+    window: Sequence[int],
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
 ) -> tuple[Dim, Dim]:
     """How many windows fit, down and across. Raises ShapeError where none does."""
     counts = []
@@ -65,7 +70,7 @@ def crop_image(x: Array, pads: Ints) -> Array:
 def taps(
     window: Sequence[int], counts: Sequence[int], strides: Ints, dilations: Ints
 ) -> Iterator[tuple[int, int, tuple[slice, slice, slice]]]:
-    """Each place i, j of a window, with the part of the padded image that it sees in all windows."""
+    """Each place i, j of a window, and the part of the padded image that all windows see there."""
     for i in range(window[0]):
         for j in range(window[1]):
             starts = (i * dilations[0], j * dilations[1])

@@ -68,6 +68,12 @@ class Arena {
     return data_ != nullptr;
   }
 
+  // The bytes, which std::free now ends.
+  unsigned char* release() {
+    size_ = 0;
+    return std::exchange(data_, nullptr);
+  }
+
   unsigned char* data() { return data_; }
   const unsigned char* data() const { return data_; }
   size_t size() const { return size_; }

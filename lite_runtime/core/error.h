@@ -27,8 +27,8 @@ struct Error {
 }  // namespace lite
 
 // Ends a function that returns a Status where `call` fails.
-#define LITE_TRY(call)                                            \
-  do {                                                            \
-    const ::lite::Status status_of_call = (call);                 \
+#define LITE_TRY(call)                                                \
+  do {                                                                \
+    const ::lite::Status status_of_call = (call);                     \
     if (status_of_call != ::lite::Status::kOk) return status_of_call; \
   } while (0)

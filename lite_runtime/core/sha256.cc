@@ -21,7 +21,8 @@ namespace {
 uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
 uint32_t big_endian(const uint8_t* p) {
-  return static_cast<uint32_t>(p[0]) << 24 | static_cast<uint32_t>(p[1]) << 16 | static_cast<uint32_t>(p[2]) << 8 | p[3];
+  return static_cast<uint32_t>(p[0]) << 24 | static_cast<uint32_t>(p[1]) << 16 | static_cast<uint32_t>(p[2]) << 8 |
+         p[3];
 }
 
 void blocks_here(uint32_t state[8], const uint8_t* bytes, size_t blocks) {

@@ -15,6 +15,11 @@ constexpr size_t size_of(DType dtype) {
   return kSizes[static_cast<int>(dtype)];
 }
 
+constexpr const char* name_of(DType dtype) {
+  constexpr const char* kNames[] = {"none", "f32", "f16", "i8", "u8", "i32", "i64", "bool", "f64"};
+  return kNames[static_cast<int>(dtype)];
+}
+
 // A dense, row-major tensor that someone else owns. An optional input that is left out has the
 // type `none`. A rank of 0 is a scalar.
 struct Tensor {
@@ -42,5 +47,16 @@ struct Tensor {
   int8_t* i8() const { return as<int8_t>(); }
   int32_t* i32() const { return as<int32_t>(); }
 };
+
+// Whether the bytes of a tensor of type bool are 0 or 1; those of other types may be anything.
+inline bool are_bools(const Tensor& tensor) {
+  if (tensor.dtype != DType::boolean) return true;
+  const uint8_t* x = tensor.as<uint8_t>();
+  const int64_t n = tensor.elements();
+  for (int64_t i = 0; i < n; ++i) {
+    if (x[i] > 1) return false;
+  }
+  return true;
+}
 
 }  // namespace lite

@@ -62,6 +62,9 @@ Status check_trailer(const uint8_t* file, size_t file_size, size_t* index_size, 
     return error.set(Status::kBadFile, "trailer: index of %llu bytes in a file of %zu",
                      static_cast<ull>(trailer.index_size), file_size);
   }
+  if (all_zero(trailer.signer, sizeof trailer.signer) != all_zero(trailer.signature, sizeof trailer.signature)) {
+    return error.set(Status::kBadFile, "trailer: a key or a signature, but not both");
+  }
   root_hash(file, file_size, trailer.index_size, hash);
   if (std::memcmp(hash, trailer.root, sizeof hash) != 0) {
     return error.set(Status::kBadFile, "index: damaged, the root hash does not match");

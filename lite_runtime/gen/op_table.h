@@ -92,6 +92,20 @@ enum Code : uint16_t {
   softmax_cross_entropy = 220,
   softmax_cross_entropy_dx = 221,
   mean_squared_error = 222,
+  quantize = 240,
+  dequantize = 241,
+  fake_quantize = 242,
+  fake_quantize_dx = 243,
+  dequantize_weight = 244,
+  requantize = 245,
+  quantized_lookup = 246,
+  quantized_conv2d = 250,
+  quantized_depthwise_conv2d = 251,
+  quantized_linear = 252,
+  quantized_add = 253,
+  quantized_mul = 254,
+  quantized_mean = 255,
+  quantized_avg_pool2d = 256,
   sgd_step = 280,
   momentum_step = 281,
   adam_step = 282,
@@ -405,6 +419,104 @@ struct softmax_cross_entropy_dx_attrs {
 };
 struct mean_squared_error_attrs {
 };
+struct quantize_attrs {
+  float scale;
+  int32_t zero_point;
+};
+struct dequantize_attrs {
+  float scale;
+  int32_t zero_point;
+};
+struct fake_quantize_attrs {
+  float scale;
+  int32_t zero_point;
+  int32_t low;
+  int32_t high;
+};
+struct fake_quantize_dx_attrs {
+  float scale;
+  int32_t zero_point;
+  int32_t low;
+  int32_t high;
+};
+struct dequantize_weight_attrs {
+  int32_t axis;
+};
+struct requantize_attrs {
+  int32_t x_zero;
+  int32_t y_zero;
+  int32_t multiplier;
+  int32_t shift;
+  int32_t low;
+  int32_t high;
+};
+struct quantized_lookup_attrs {
+};
+struct quantized_conv2d_attrs {
+  Ints strides;
+  Ints pads;
+  Ints dilations;
+  int32_t groups;
+  int32_t x_zero;
+  int32_t y_zero;
+  int32_t low;
+  int32_t high;
+};
+struct quantized_depthwise_conv2d_attrs {
+  Ints strides;
+  Ints pads;
+  Ints dilations;
+  int32_t x_zero;
+  int32_t y_zero;
+  int32_t low;
+  int32_t high;
+};
+struct quantized_linear_attrs {
+  int32_t x_zero;
+  int32_t y_zero;
+  int32_t low;
+  int32_t high;
+};
+struct quantized_add_attrs {
+  int32_t a_zero;
+  int32_t b_zero;
+  int32_t y_zero;
+  int32_t left_shift;
+  int32_t a_multiplier;
+  int32_t a_shift;
+  int32_t b_multiplier;
+  int32_t b_shift;
+  int32_t y_multiplier;
+  int32_t y_shift;
+  int32_t low;
+  int32_t high;
+};
+struct quantized_mul_attrs {
+  int32_t a_zero;
+  int32_t b_zero;
+  int32_t y_zero;
+  int32_t multiplier;
+  int32_t shift;
+  int32_t low;
+  int32_t high;
+};
+struct quantized_mean_attrs {
+  Ints axes;
+  int32_t keep_dims;
+  int32_t x_zero;
+  int32_t y_zero;
+  int32_t multiplier;
+  int32_t shift;
+  int32_t low;
+  int32_t high;
+};
+struct quantized_avg_pool2d_attrs {
+  Ints size;
+  Ints strides;
+  Ints pads;
+  int32_t low;
+  int32_t high;
+};
 struct sgd_step_attrs {
   float weight_decay;
 };
@@ -518,6 +630,20 @@ struct random_uniform_attrs {
   X(softmax_cross_entropy) \
   X(softmax_cross_entropy_dx) \
   X(mean_squared_error) \
+  X(quantize) \
+  X(dequantize) \
+  X(fake_quantize) \
+  X(fake_quantize_dx) \
+  X(dequantize_weight) \
+  X(requantize) \
+  X(quantized_lookup) \
+  X(quantized_conv2d) \
+  X(quantized_depthwise_conv2d) \
+  X(quantized_linear) \
+  X(quantized_add) \
+  X(quantized_mul) \
+  X(quantized_mean) \
+  X(quantized_avg_pool2d) \
   X(sgd_step) \
   X(momentum_step) \
   X(adam_step) \
@@ -626,6 +752,20 @@ struct random_uniform_attrs {
   X(softmax_cross_entropy, f32) \
   X(softmax_cross_entropy_dx, f32) \
   X(mean_squared_error, f32) \
+  X(quantize, f32) \
+  X(dequantize, i8) \
+  X(fake_quantize, f32) \
+  X(fake_quantize_dx, f32) \
+  X(dequantize_weight, i8) \
+  X(requantize, i8) \
+  X(quantized_lookup, i8) \
+  X(quantized_conv2d, i8) \
+  X(quantized_depthwise_conv2d, i8) \
+  X(quantized_linear, i8) \
+  X(quantized_add, i8) \
+  X(quantized_mul, i8) \
+  X(quantized_mean, i8) \
+  X(quantized_avg_pool2d, i8) \
   X(sgd_step, f32) \
   X(momentum_step, f32) \
   X(adam_step, f32) \
@@ -719,6 +859,20 @@ struct random_uniform_attrs {
   {"softmax_cross_entropy", 220, 2, 2, 1, 0, false, "", {0}}, \
   {"softmax_cross_entropy_dx", 221, 3, 3, 1, 0, false, "", {0}}, \
   {"mean_squared_error", 222, 2, 2, 1, 0, false, "", {0}}, \
+  {"quantize", 240, 1, 1, 1, 0, false, "fi", {0}}, \
+  {"dequantize", 241, 1, 1, 1, 0, false, "fi", {0}}, \
+  {"fake_quantize", 242, 1, 1, 1, 0, false, "fiii", {0}}, \
+  {"fake_quantize_dx", 243, 2, 2, 1, 0, false, "fiii", {0}}, \
+  {"dequantize_weight", 244, 2, 2, 1, 0, false, "i", {0}}, \
+  {"requantize", 245, 1, 1, 1, 0, false, "iiiiii", {0}}, \
+  {"quantized_lookup", 246, 2, 2, 1, 0, false, "", {0}}, \
+  {"quantized_conv2d", 250, 5, 5, 1, 0, false, "IIIiiiii", {0}}, \
+  {"quantized_depthwise_conv2d", 251, 5, 5, 1, 0, false, "IIIiiii", {0}}, \
+  {"quantized_linear", 252, 5, 5, 1, 0, false, "iiii", {0}}, \
+  {"quantized_add", 253, 2, 2, 1, 0, false, "iiiiiiiiiiii", {0}}, \
+  {"quantized_mul", 254, 2, 2, 1, 0, false, "iiiiiii", {0}}, \
+  {"quantized_mean", 255, 1, 1, 1, 0, false, "Ibiiiiii", {0}}, \
+  {"quantized_avg_pool2d", 256, 1, 1, 1, 0, false, "IIIii", {0}}, \
   {"sgd_step", 280, 3, 3, 1, 1, false, "f", {0}}, \
   {"momentum_step", 281, 4, 4, 2, 2, false, "fbf", {0}}, \
   {"adam_step", 282, 6, 6, 3, 3, false, "ffffb", {0}}, \

@@ -17,9 +17,10 @@ struct Axis {
   int position(int window, int place) const { return window * stride + place * dilation - pad; }
   bool inside(int position) const { return 0 <= position && position < length; }
 
-  // The window whose place `place` lies on `position`, or -1.
+  // The window whose place `place` lies on `position`, or a number below 0.
   int window_at(int position, int place) const {
     const int at = position + pad - place * dilation;
+    if (stride == 1) return at < count ? at : -1;  // below 0 it is none as well
     return at >= 0 && at % stride == 0 && at / stride < count ? at / stride : -1;
   }
 
@@ -36,7 +37,7 @@ struct Axis {
     if (size < 1 || stride < 1 || dilation < 1 || pad < 0 || pad_end < 0) return false;
     const int64_t padded = int64_t{length} + pad + pad_end;
     const int64_t reach = int64_t{dilation} * (size - 1) + 1;
-    return padded < (1 << 30) && stride < (1 << 30) && reach <= padded && count == (padded - reach) / stride + 1;
+    return padded < (1 << 30) && stride < (1 << 30) && dilation < (1 << 30) && reach <= padded && count == (padded - reach) / stride + 1;
   }
 };
 

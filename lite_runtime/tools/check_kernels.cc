@@ -36,9 +36,9 @@ struct Placed {
   std::vector<uint8_t*> blocks;
 };
 
-const char* name_of(DType dtype) {
-  constexpr const char* kNames[] = {"any", "f32", "f16", "i8", "u8", "i32", "i64", "bool", "f64"};
-  return kNames[static_cast<int>(dtype)];
+// The word for a type in the names of kernels.
+const char* word_of(DType dtype) {
+  return dtype == DType::none ? "any" : dtype == DType::boolean ? "boolean" : name_of(dtype);
 }
 
 // Fills a block with the elements of a sample, again and again where the shape was made larger.
@@ -117,8 +117,8 @@ class Checker {
     bool taken = false;
     const int number = survives(
         [&] {
-          taken = check_call(c.op->code, call.in.data(), static_cast<int>(call.in.size()), call.out.data(),
-                             c.attrs.data());
+          taken =
+              check_call(c.op->code, call.in.data(), static_cast<int>(call.in.size()), call.out.data(), c.attrs.data());
         },
         kCallSeconds);
     if (number != 0) failure = "CHECK ended with signal " + std::to_string(number);
@@ -186,7 +186,7 @@ class Checker {
         failure = "other bits on " + std::to_string(pool->threads()) + " threads";
       }
     }
-    record(c, name_of(kernel.dtype), kernel.isa, failure);
+    record(c, word_of(kernel.dtype), kernel.isa, failure);
   }
 
   static std::string compare(const Bytes& got, const CaseTensor& want, float tolerance) {
@@ -291,6 +291,12 @@ class Checker {
       trial(what + " of a larger rank", [=](Case& d) { d.in[i].shape.data[d.in[i].shape.size++] = 2; });
     }
     trial(what + " left out", [=](Case& d) { d.in[i] = CaseTensor(); });
+    if (t.dtype == DType::i32 || t.dtype == DType::i64) {  // indices, labels, shifts: kernels may not trust them
+      for (int byte : {0x7F, 0x80, 0xFF}) {
+        trial(what + " of bytes " + std::to_string(byte),
+              [=](Case& d) { d.in[i].bytes.assign(t.bytes.size(), static_cast<uint8_t>(byte)); });
+      }
+    }
     for (DType dtype : {DType::i8, DType::i32, DType::f32}) {
       if (dtype != t.dtype) trial(what + " of type " + name_of(dtype), [=](Case& d) { d.in[i].dtype = dtype; });
     }

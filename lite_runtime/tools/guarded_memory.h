@@ -23,8 +23,8 @@ class GuardedMemory {
   // Null where the system has no memory.
   static GuardedMemory* create() {
     static GuardedMemory memory;
-    void* base = mmap(nullptr, kSlots * kStride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                      -1, 0);
+    void* base =
+        mmap(nullptr, kSlots * kStride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return nullptr;
     memory.base_ = static_cast<uint8_t*>(base);
     for (int i = 0; i < kSlots; ++i) {

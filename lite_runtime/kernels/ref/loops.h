@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstring>
+
 #include "core/kernel.h"
 
 // Loops that many reference kernels share, and the checks that go with them.
@@ -48,6 +50,91 @@ Status binary(const Call<Attrs>& call, F f) {
   return Status::kOk;
 }
 
+// A number of steps along some axes, each with its strides in two tensors. Steps of 1 are left out
+// and axes that lie behind each other in both tensors are taken as one.
+struct Walk {
+  int rank = 0;
+  int64_t size[kMaxRank], from[kMaxRank], to[kMaxRank];
+
+  // Adds an axis inside of those that are there.
+  void add(int64_t steps, int64_t from_stride, int64_t to_stride) {
+    if (steps == 1) return;
+    const int last = rank - 1;
+    if (rank > 0 && from[last] == steps * from_stride && to[last] == steps * to_stride) {
+      size[last] *= steps;
+    } else {
+      size[rank++] = steps;
+    }
+    from[rank - 1] = from_stride;
+    to[rank - 1] = to_stride;
+  }
+};
+
+// f(from, to) at every step, the last axis fastest
+template <typename F>
+void for_each(const Walk& walk, F f) {
+  int64_t at[kMaxRank] = {}, from = 0, to = 0, n = 1;
+  for (int i = 0; i < walk.rank; ++i) n *= walk.size[i];
+  for (; n > 0; --n) {
+    f(from, to);
+    for (int i = walk.rank - 1; i >= 0; --i) {
+      from += walk.from[i];
+      to += walk.to[i];
+      if (++at[i] < walk.size[i]) break;
+      from -= walk.from[i] * walk.size[i];
+      to -= walk.to[i] * walk.size[i];
+      at[i] = 0;
+    }
+  }
+}
+
+struct Strides {
+  int64_t data[kMaxRank] = {};
+  int64_t operator[](int i) const { return data[i]; }
+};
+
+// How far apart neighbours along each axis are.
+inline Strides strides_of(const Ints& shape) {
+  Strides strides;
+  int64_t stride = 1;
+  for (int i = shape.size - 1; i >= 0; --i) {
+    strides.data[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+// The product of the sizes of axes [begin, end).
+inline int64_t product(const Ints& shape, int begin, int end) {
+  int64_t n = 1;
+  for (int i = begin; i < end; ++i) n *= shape[i];
+  return n;
+}
+
+// f(a value of an unsigned type of `size` bytes), for kernels that only move elements
+template <typename F>
+void with_element(size_t size, F f) {
+  switch (size) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    case 8:
+      return f(uint64_t{});
+  }
+}
+
+// y = the bytes of input 0, which it may share
+template <typename Attrs>
+Status copy_all(const Call<Attrs>& call) {
+  if (call.y().data != call.in[0].data && call.y().size_bytes() > 0) {
+    std::memcpy(call.y().data, call.in[0].data, call.y().size_bytes());
+  }
+  return Status::kOk;
+}
+
 inline bool same_shape(const Tensor& a, const Tensor& b) { return a.shape == b.shape; }
 
 // The result has the shape and the type of input 0.
@@ -72,6 +159,29 @@ bool check_binary(const Call<Attrs>& call, DType dtype = DType::none) {
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
   return call.inputs == 2 && a.dtype == b.dtype && y.dtype == (dtype == DType::none ? a.dtype : dtype) &&
          stretches_to(a.shape, y.shape) && stretches_to(b.shape, y.shape);
+}
+
+inline bool is_axis(int axis, const Tensor& x) { return axis >= 0 && axis < x.rank(); }
+
+// Whether `y` has the shape of x without `axes`, or with sizes of 1 there; marks them in `reduced`.
+inline bool reduces_to(const Tensor& x, const Ints& axes, bool keep_dims, const Tensor& y, bool reduced[kMaxRank]) {
+  for (int axis : axes) {
+    if (!is_axis(axis, x) || reduced[axis]) return false;
+    reduced[axis] = true;
+  }
+  Ints want;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (!reduced[i] || keep_dims) want.data[want.size++] = reduced[i] ? 1 : x.shape[i];
+  }
+  return y.shape == want;
+}
+
+// The walks of a reduction of x: over the axes that it keeps and over those that it drops.
+inline void split_axes(const Tensor& x, const Ints& axes, Walk* kept, Walk* dropped) {
+  bool reduced[kMaxRank] = {};
+  for (int axis : axes) reduced[axis] = true;
+  const Strides stride = strides_of(x.shape);
+  for (int i = 0; i < x.rank(); ++i) (reduced[i] ? dropped : kept)->add(x.shape[i], stride[i], 0);
 }
 
 }  // namespace lite

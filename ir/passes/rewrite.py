@@ -1,35 +1,56 @@
-"""The walk that every pass shares: node by node in order, a rule may replace what a node becomes."""
+"""The walk that every pass shares: node by node in order, a rule may say what a node becomes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ir.graph import Graph, Node, Value, Weight
+from ir.graph import Graph, Node, Value
 
 # (the node, its inputs in the new graph) -> its results in the new graph, or None: leave it
 Rule = Callable[[Node, Sequence[Value | None]], Sequence[Value] | Value | None]
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """The graph with every node offered to `rule`; nodes that nothing needs any more vanish."""
+    """The graph with every node offered to `rule`; nodes that nothing needs any more vanish.
+
+    New nodes and values keep the source and the names of those whose place they take.
+    """
     now: dict[Value, Value] = {}
+    given = set(graph.nodes)  # they may belong to other graphs too, and are left as they are
     for node in graph.nodes:
         inputs = [v and now.get(v, v) for v in node.inputs]
         results = rule(node, inputs)
         if results is None:
             changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
-            results = node.op.node(inputs, node.attrs, node.source).results if changed else node.results
+            results = (
+                node.op.node(inputs, node.attrs, node.source).results if changed else node.results
+            )
         elif isinstance(results, Value):
             results = (results,)
         for old, new in zip(node.results, results, strict=True):
             if new is not old:
                 now[old] = new
-                if new.node is not None:
+                if new.node is not None and new.node not in given:
                     new.node.source = new.node.source or node.source
+                    new.name = new.name or old.name
     outputs = tuple(now.get(v, v) for v in graph.outputs)
     updates = tuple((w, now.get(v, v)) for w, v in graph.updates)
     return Graph(graph.inputs, outputs, graph.output_names, updates)
+
+
+def in_subgraphs(
+    change: Callable[[Graph], Graph],
+) -> Callable[[Node, Sequence[Value | None]], Sequence[Value] | None]:
+    """A rule that applies a pass to the sub-graphs of nodes and leaves other nodes as they are."""
+
+    def rule(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value] | None:
+        if not any(True for _ in node.subgraphs()):
+            return None
+        attrs = {k: change(a) if isinstance(a, Graph) else a for k, a in node.attrs.items()}
+        return node.op.node(inputs, attrs, node.source).results
+
+    return rule
 
 
 def uses(graph: Graph) -> Counter[Value]:
@@ -37,8 +58,3 @@ def uses(graph: Graph) -> Counter[Value]:
     counts = Counter(v for node in graph.nodes for v in node.present_inputs)
     counts.update(graph.roots)
     return counts
-
-
-def is_fixed(*values: Value | None) -> bool:
-    """All are known now and for ever: constants and weights that nothing trains."""
-    return all(hasattr(v, "data") and not (isinstance(v, Weight) and (v.trainable or v.state)) for v in values)

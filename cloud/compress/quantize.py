@@ -1,0 +1,237 @@
+"""Post-training int8 quantization: a float graph and sample inputs in, an int8 graph out.
+
+The scheme is TFLite's (Jacob et al. 2018; docs/quantization.md): activations have one scale and
+zero point each, from the smallest and largest value seen on the samples; weights one scale a
+channel. A layer with a trainable weight stays float32, so a frozen base becomes int8 under a
+float32 head that trains on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from cloud.compress.calibrate import Range, observe
+from ir import quantization as q
+from ir.dtype import DType
+from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
+from ir.op import OPS
+from ir.ops.activation import Activation, activate
+from ir.passes.rewrite import rewrite
+
+OUTPUT_AXIS = {"conv2d": 0, "depthwise_conv2d": 2, "linear": 0}  # of the weight
+CLAMPS = (Activation.none, Activation.relu, Activation.relu6)  # that the stored result's bounds do
+MOVES = ("reshape", "transpose", "max_pool2d", "slice", "broadcast_to")  # same scale in and out
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An int8 value and what its numbers mean: real = (stored - zero) * scale."""
+
+    value: Value
+    scale: float
+    zero: int
+
+
+def quantize(
+    graph: Graph, calibration: Mapping[str, Array], *, keep_float: Sequence[str] = ()
+) -> Graph:
+    """The graph with int8 layers wherever their weights are fixed.
+
+    `calibration`: sample inputs by name, examples along axis 0. `keep_float`: shell patterns of
+    node sources or weight names that stay float32. Inputs and outputs stay what they were.
+    """
+    plain = _split_activations(graph)
+    return _Quantizer(plain, observe(plain, calibration), keep_float).run()
+
+
+def _split_activations(graph: Graph) -> Graph:
+    """Activations that are no clamp become nodes of their own: they will be look-up tables."""
+
+    def split(node: Node, inputs: Sequence[Value | None]) -> Value | None:
+        kind = node.attrs.get("activation", Activation.none)
+        if kind in CLAMPS:
+            return None
+        attrs = {**node.attrs, "activation": Activation.none}
+        y = activate(kind, node.op.node(inputs, attrs, node.source).results[0])
+        return y  # type: ignore[no-any-return]
+
+    return rewrite(graph, split)
+
+
+class _Quantizer:
+    """Walks the nodes; a value may exist as float, as int8, or both, each made when first wanted."""
+
+    def __init__(self, graph: Graph, ranges: Mapping[Value, Range], keep_float: Sequence[str]) -> None:
+        self.graph, self.ranges, self.keep_float = graph, ranges, keep_float
+        self.float: dict[Value, Value] = {v: v for v in graph.leaves}
+        self.stored: dict[Value, Stored] = {}
+        self.weights: dict[Weight | Constant, tuple[Value, Array]] = {}
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            made = None if self.stays_float(node) else self.quantized(node)
+            if made is None:
+                inputs = [v and self.as_float(v) for v in node.inputs]
+                results = node.op.node(inputs, node.attrs, node.source).results
+                self.float.update(zip(node.results, results, strict=True))
+            else:
+                made.value.node.source = node.source  # type: ignore[union-attr]
+                self.stored[node.results[0]] = made
+        outputs = tuple(self.as_float(v) for v in self.graph.outputs)
+        updates = tuple((w, self.as_float(v)) for w, v in self.graph.updates)
+        return Graph(self.graph.inputs, outputs, self.graph.output_names, updates)
+
+    def stays_float(self, node: Node) -> bool:
+        names = [node.source, *(v.name or "" for v in node.present_inputs if v.node is None)]
+        kept = any(fnmatchcase(n, p) for n in names for p in self.keep_float)
+        return kept or len(node.results) != 1 or node.results[0] not in self.ranges
+
+    def quantized(self, node: Node) -> Stored | None:
+        """The node on int8, or None where it has no int8 form or nothing to gain from one."""
+        name, x = node.op.name, node.inputs[0] if node.inputs else None
+        if name in OUTPUT_AXIS:
+            return self.layer(node)
+        if x is None or not any(v in self.stored for v in node.present_inputs):
+            return None  # nothing here is int8 yet
+        if name in MOVES:
+            s = self.as_stored(x)
+            return Stored(node.op.node((s.value,), node.attrs).results[0], s.scale, s.zero)
+        if name in ("add", "mul"):
+            return self.binary(node)
+        if name == "concat":
+            return self.concat(node)
+        if name == "reduce_mean":
+            return self.mean(node)
+        if name == "avg_pool2d" and not node.attrs["count_include_pad"]:
+            s = self.as_stored(x)
+            attrs = {k: a for k, a in node.attrs.items() if k != "count_include_pad"}
+            return Stored(OPS["quantized_avg_pool2d"](s.value, **attrs), s.scale, s.zero)
+        if node.op.family == "elementwise" and len(node.inputs) == 1:
+            return self.lookup(node)
+        return None
+
+    def layer(self, node: Node) -> Stored | None:
+        x, w, b = node.inputs
+        if x is None or x not in self.ranges or not is_fixed(w) or (b is not None and not is_fixed(b)):
+            return None
+        s, axis = self.as_stored(x), OUTPUT_AXIS[node.op.name]
+        w8, w_scale = self.weight(w, axis)  # type: ignore[arg-type]
+        y_scale, y_zero = self.scale_of(node.results[0])
+        bias = np.zeros(len(w_scale)) if b is None else b.data  # type: ignore[attr-defined]
+        multiplier, shift = q.channel_multipliers(s.scale, w_scale, y_scale)
+        attrs = {k: a for k, a in node.attrs.items() if k != "activation"}
+        low, high = _clamp(node.attrs["activation"], y_scale, y_zero)
+        y = OPS[f"quantized_{node.op.name}"](
+            s.value,
+            w8,
+            Constant(q.quantize_bias(bias, s.scale, w_scale)),
+            Constant(multiplier),
+            Constant(shift),
+            **attrs,
+            x_zero=s.zero,
+            y_zero=y_zero,
+            low=low,
+            high=high,
+        )
+        return Stored(y, y_scale, y_zero)
+
+    def weight(self, w: Weight | Constant, axis: int) -> tuple[Value, Array]:
+        if w not in self.weights:
+            scale = q.symmetric_scale(w.data, axis)
+            data = q.quantize_weight(w.data, scale, axis)
+            stored = Weight(data, name=w.name, trainable=False) if w.name else Constant(data)
+            self.weights[w] = (stored, scale)
+        return self.weights[w]
+
+    def binary(self, node: Node) -> Stored | None:
+        a, b = (self.operand(v) for v in node.inputs)
+        if a is None or b is None:
+            return None
+        y_scale, y_zero = self.scale_of(node.results[0])
+        attrs: dict[str, int] = {"a_zero": a.zero, "b_zero": b.zero, "y_zero": y_zero}
+        if node.op.name == "add":
+            attrs |= q.add_attrs(a.scale, b.scale, y_scale)
+        else:
+            attrs["multiplier"], attrs["shift"] = q.quantize_multiplier(a.scale * b.scale / y_scale)
+        return Stored(OPS[f"quantized_{node.op.name}"](a.value, b.value, **attrs), y_scale, y_zero)
+
+    def operand(self, v: Value | None) -> Stored | None:
+        if v is None or v.dtype is not DType.f32:
+            return None
+        if v in self.ranges:
+            return self.as_stored(v)
+        if not is_fixed(v):
+            return None
+        data: Array = v.data  # type: ignore[attr-defined]
+        scale, zero = q.affine_scale(float(data.min(initial=0)), float(data.max(initial=0)))
+        stored = OPS["quantize"].ref(data, scale=scale, zero_point=zero)
+        return Stored(Constant(stored), scale, zero)
+
+    def concat(self, node: Node) -> Stored:
+        scale, zero = self.scale_of(node.results[0])
+        parts = [self.rescaled(self.as_stored(v), scale, zero) for v in node.present_inputs]
+        return Stored(OPS["concat"](*parts, **node.attrs), scale, zero)
+
+    def rescaled(self, s: Stored, scale: float, zero: int) -> Value:
+        if (s.scale, s.zero) == (scale, zero):
+            return s.value
+        multiplier, shift = q.quantize_multiplier(s.scale / scale)
+        return OPS["requantize"](  # type: ignore[no-any-return]
+            s.value, x_zero=s.zero, y_zero=zero, multiplier=multiplier, shift=shift
+        )
+
+    def mean(self, node: Node) -> Stored | None:
+        x, axes = node.inputs[0], node.attrs["axes"]
+        assert x is not None
+        sizes = [x.shape[i] for i in axes]
+        if axes != tuple(range(axes[0], axes[0] + len(axes))) or any(not isinstance(d, int) for d in sizes):
+            return None
+        s, (scale, zero) = self.as_stored(x), self.scale_of(node.results[0])
+        count = int(np.prod(np.array(sizes, np.int64)))
+        multiplier, shift = q.mean_multiplier(s.scale, scale, count)
+        y = OPS["quantized_mean"](
+            s.value, **node.attrs, x_zero=s.zero, y_zero=zero, multiplier=multiplier, shift=shift
+        )
+        return Stored(y, scale, zero)
+
+    def lookup(self, node: Node) -> Stored:
+        s = self.as_stored(node.inputs[0])  # type: ignore[arg-type]
+        scale, zero = self.scale_of(node.results[0])
+        table = q.lookup_table(_function(node), (s.scale, s.zero), (scale, zero))
+        return Stored(OPS["quantized_lookup"](s.value, Constant(table)), scale, zero)
+
+    def scale_of(self, v: Value) -> tuple[float, int]:
+        return q.affine_scale(*self.ranges[v])
+
+    def as_stored(self, v: Value) -> Stored:
+        if v not in self.stored:
+            scale, zero = self.scale_of(v)
+            y = OPS["quantize"](self.float[v], scale=scale, zero_point=zero)
+            self.stored[v] = Stored(y, scale, zero)
+        return self.stored[v]
+
+    def as_float(self, v: Value) -> Value:
+        if v not in self.float:
+            s = self.stored[v]
+            self.float[v] = OPS["dequantize"](s.value, scale=s.scale, zero_point=s.zero)
+        return self.float[v]
+
+
+def _function(node: Node) -> Callable[[Array], Array]:
+    return lambda x: np.asarray(node.op.ref(x, **node.attrs))
+
+
+def _clamp(kind: Activation, scale: float, zero: int) -> tuple[int, int]:
+    """The bounds of the stored result that do what the activation does."""
+    low = q.LOWEST if kind is Activation.none else max(q.LOWEST, zero)
+    high = q.HIGHEST
+    if kind is Activation.relu6:
+        high = max(low, min(high, round(6 / scale) + zero))
+    return low, high
+
+

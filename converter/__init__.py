@@ -1,0 +1,8 @@
+"""ONNX and our own models → checked `.ms` files."""
+
+from converter.errors import ConvertError, UnsupportedError
+from converter.pipeline import Options, bisect, convert
+from converter.report import Report
+from converter.training import TrainSpec
+
+__all__ = ["ConvertError", "Options", "Report", "TrainSpec", "UnsupportedError", "bisect", "convert"]

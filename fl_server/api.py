@@ -1,0 +1,203 @@
+"""The routes. They read, check who calls, hand over, and answer; they decide nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import FileResponse, PlainTextResponse, Response
+
+from fl_server import messages as wire
+from fl_server import record, transcript
+from fl_server.clients import Caller
+from fl_server.errors import Malformed, NotFound, TooLarge, Unauthorised
+from fl_server.live import FAILED, FINISHED
+from fl_server.settings import TaskSettings
+from fl_server.weights import weights_vector
+
+if TYPE_CHECKING:
+    from fl_server.app import Service
+
+_SMALL_BODY = 65536
+
+
+def device_routes(service: Service) -> APIRouter:
+    """What devices call. Each request but an enrolment is signed (messages.request_signed)."""
+    router = APIRouter(tags=["device"])
+    rounds, clients = service.rounds, service.clients
+    poll_s = service.settings.poll_s
+
+    async def called(request: Request, limit: int = _SMALL_BODY) -> tuple[Caller, bytes]:
+        body = await _body(request, limit)
+        header = request.headers.get(wire.AUTHORIZATION, "")
+        query = f"?{request.url.query}" if request.url.query else ""
+        target = request.url.path + query
+        arguments = header, request.method, target, body
+        return await asyncio.to_thread(clients.authenticate, *arguments), body
+
+    async def awaited(look: Callable[[], bytes | None]) -> Response:
+        found = await service.bell.until(look, poll_s)
+        if found is None:
+            return Response(status_code=204, headers={wire.RETRY_MS: "0"})
+        return _binary(found)
+
+    @router.post("/enrol")
+    async def enrol(request: Request) -> Response:
+        message = wire.Enrol.from_bytes(await _body(request, _SMALL_BODY))
+        return _binary((await asyncio.to_thread(clients.enrol, message)).to_bytes())
+
+    @router.post("/checkin")
+    async def check_in(request: Request) -> Response:
+        caller, body = await called(request)
+        message = wire.CheckIn.from_bytes(body)
+        reply = await service.bell.until(lambda: rounds.check_in(caller, message), poll_s)
+        return _binary((reply or rounds.wait_reply()).to_bytes())
+
+    @router.get("/sessions/{session}/{stage}")
+    async def reply(request: Request, session: str, stage: str) -> Response:
+        caller, _ = await called(request)
+        follows = {"adverts": "advertise", "shares": "share"}
+        follows |= {"survivors": "vector", "agreements": "agree"}
+        if stage not in follows:
+            raise NotFound(f"there is no {stage} to get")
+        return await awaited(lambda: rounds.get(caller, session, follows[stage]))
+
+    @router.put("/sessions/{session}/{stage}")
+    async def message(request: Request, session: str, stage: str) -> Response:
+        stages = {"shares": "share", "vector": "vector", "agree": "agree", "reveal": "reveal"}
+        if stage not in stages:
+            raise NotFound(f"there is no {stage} to put")
+        limit = await asyncio.to_thread(rounds.body_limit, session)
+        caller, body = await called(request, limit)
+        await asyncio.to_thread(rounds.put, caller, session, stages[stage], body)
+        return Response(status_code=204)
+
+    @router.get("/models/{digest}")
+    async def model(request: Request, digest: str) -> Response:
+        await called(request)
+        path = service.store.blob_path(_digest(digest))
+        headers = {"etag": f'"{digest}"'}
+        return FileResponse(path, media_type="application/octet-stream", headers=headers)
+
+    @router.get("/tasks/{task}/rounds/{number}/transcript")
+    async def round_transcript(request: Request, task: str, number: int) -> Response:
+        if not _is_admin(request, service.admin_token):
+            await called(request)
+        with service.store.begin() as db:
+            found = transcript.lines(db, task, number)
+        if not found:
+            raise NotFound(f"task {task} has no round {number}")
+        return PlainTextResponse("\n".join(found) + "\n", media_type="application/x-ndjson")
+
+    return router
+
+
+def admin_routes(service: Service) -> APIRouter:
+    """What an operator calls, with the token as bearer."""
+    rounds = service.rounds
+
+    def admin(request: Request) -> None:
+        if not _is_admin(request, service.admin_token):
+            raise Unauthorised("the admin token is needed")
+
+    router = APIRouter(prefix="/admin", tags=["admin"], dependencies=[Depends(admin)])
+
+    def status(name: str) -> dict[str, Any]:
+        task = rounds.tasks.get(name)
+        listed = record.of_task(service.store, name)
+        live = rounds.live(name)
+        for entry in listed:
+            if live is not None and entry["number"] == live.number:
+                entry |= {"counts": live.counts(), "deadline": live.deadline}
+        return {
+            "name": name,
+            "state": task.state,
+            "error": task.error,
+            "model": task.model.hex(),
+            "settings": task.settings.model_dump(),
+            "version": rounds.weights.latest(name).version,
+            "rounds": listed,
+        }
+
+    @router.post("/blobs")
+    async def add_blob(request: Request) -> dict[str, str]:
+        body = await _body(request, service.settings.max_model_bytes)
+        digest = await asyncio.to_thread(service.store.put_blob, body)
+        return {"digest": digest.hex()}
+
+    @router.post("/tasks")
+    async def create_task(settings: TaskSettings, model: str, weights: str) -> dict[str, Any]:
+        initial = weights_vector(service.store.get_blob(_digest(weights)))
+        await asyncio.to_thread(rounds.create_task, settings, _digest(model), initial)
+        return status(settings.name)
+
+    @router.get("/tasks")
+    def list_tasks() -> list[dict[str, Any]]:
+        return [status(task.name) for task in rounds.tasks.all()]
+
+    @router.get("/tasks/{name}")
+    async def show_task(name: str, after: int = -1) -> dict[str, Any]:
+        """The status; with `after`, held until more rounds than that are over, or the task is."""
+
+        def look() -> dict[str, Any] | None:
+            found = status(name)
+            over = sum(entry["stage"] in (FINISHED, FAILED) for entry in found["rounds"])
+            return found if over > after or found["state"] != "running" else None
+
+        return await service.bell.until(look, service.settings.poll_s) or status(name)
+
+    @router.post("/tasks/{name}/stop")
+    def stop_task(name: str) -> dict[str, Any]:
+        rounds.stop_task(name)
+        return status(name)
+
+    @router.get("/tasks/{name}/weights")
+    def get_weights(name: str, version: int = -1) -> Response:
+        versions = rounds.weights.versions(name)
+        if not -1 <= version < len(versions):
+            raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
+        return _binary(service.store.get_blob(versions[version].digest))
+
+    @router.get("/clients")
+    def count_clients() -> dict[str, int]:
+        return {"enrolled": service.clients.count()}
+
+    @router.post("/clients/{client}/revoke")
+    def revoke_client(client: int) -> dict[str, int]:
+        service.clients.revoke(client)
+        return {"revoked": client}
+
+    return router
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The body, if it is not longer than `limit`.     raises TooLarge"""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise TooLarge(f"the body is longer than {limit} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _digest(text: str) -> bytes:
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError:
+        digest = b""
+    if len(digest) != 32 or digest.hex() != text:
+        raise Malformed("a digest is 64 lower-case hexadecimal digits")
+    return digest
+
+
+def _is_admin(request: Request, token: str) -> bool:
+    given = request.headers.get(wire.AUTHORIZATION, "")
+    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+
+
+def _binary(data: bytes) -> Response:
+    return Response(data, media_type=wire.MEDIA_TYPE)

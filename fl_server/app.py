@@ -1,0 +1,121 @@
+"""The server as a FastAPI application: what it is made of, and what happens to errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse, Response
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from fl_server import api, messages
+from fl_server.bell import Bell
+from fl_server.clients import Clients, StaleCounter
+from fl_server.enrolment import load_authority
+from fl_server.errors import FlError
+from fl_server.rounds import Rounds
+from fl_server.settings import Settings
+from fl_server.store import Store
+
+_log = logging.getLogger(__name__)
+
+# A deadline is noticed at most this late if the clock jumps.
+_LONGEST_NAP_S = 5.0
+
+
+class Service:
+    """Everything that the routes use."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.store = Store(settings.folder, settings.database_url)
+        self.admin_token = self._token("admin.token", settings.admin_token)
+        self.enrol_token = self._token("enrol.token", settings.enrol_token)
+        key_file = settings.authority_key or settings.folder / "ca.key"
+        self.authority = load_authority(key_file, settings.random)
+        self.clients = Clients(self.store, self.authority, settings, self.enrol_token)
+        self.rounds = Rounds(self.store, self.clients, settings)
+        self.bell = Bell()
+        self.rounds.on_change = self.bell.ring
+
+    async def keep_time(self) -> None:
+        """Let deadlines end stages, as long as the server runs."""
+        while True:
+            try:
+                next_deadline = await asyncio.to_thread(self.rounds.tick)
+            except (SQLAlchemyError, OSError) as error:
+                _log.error("the store failed: %s", _one_line(error))
+                next_deadline = None
+            left = _LONGEST_NAP_S
+            if next_deadline is not None:
+                left = min(left, next_deadline - self.settings.clock())
+            await self.bell.pause(left)
+
+    def _token(self, name: str, given: str) -> str:
+        return self.store.secret(name, given, self.settings.random(24).hex())
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """A FastAPI app; `app.state.service` is what it is made of."""
+    service = Service(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.bell.attach()
+        clock = asyncio.create_task(service.keep_time())
+        try:
+            yield
+        finally:
+            clock.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await clock
+            service.store.close()
+
+    app = FastAPI(title="MindSpan federated server", lifespan=lifespan)
+    app.state.service = service
+    app.include_router(api.device_routes(service))
+    app.include_router(api.admin_routes(service))
+    app.add_exception_handler(FlError, _refuse)
+    app.add_exception_handler(RequestValidationError, _refuse_request)
+    app.add_exception_handler(HTTPException, _refuse_http)
+    app.add_exception_handler(SQLAlchemyError, _come_again)
+    app.add_exception_handler(OSError, _come_again)
+    return app
+
+
+def _refuse(_: Request, error: Exception) -> Response:
+    assert isinstance(error, FlError)
+    headers = {}
+    if isinstance(error, StaleCounter):
+        headers[messages.LAST_COUNTER] = str(error.last)
+    return _line(f"{type(error).__name__}: {error}", error.status, headers)
+
+
+def _refuse_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return _line(f"Malformed: {where}: {first['msg']}", 422)
+
+
+def _refuse_http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _line(f"{error.detail}", error.status_code)
+
+
+def _come_again(_: Request, error: Exception) -> Response:
+    _log.error("the store failed: %s", _one_line(error))
+    return _line("the store is not available; come again", 503, {messages.RETRY_MS: "1000"})
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    return PlainTextResponse(" ".join(text.split()) + "\n", status, headers)

@@ -1,0 +1,229 @@
+"""The commands ms-serve and ms-simulate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fl_server.console import exit_code, parser_of, progress
+from fl_server.errors import MissingExtra, SettingsError
+from fl_server.secagg.policy import COHORT_FLOOR
+from fl_server.secagg.run import Stage
+
+_SERVE_EXAMPLES = """\
+  ms-serve --folder state                     serve; keys and tokens are made on the first start
+  ms-serve task shoulder --folder state --model model.ms --rounds 5 --set target_cohort=24
+  ms-serve status shoulder --folder state --json"""
+
+_SIMULATE_EXAMPLES = """\
+  ms-simulate --devices 24 --rounds 3         a linear model over made-up data
+  ms-simulate --model model.ms --data devices/ --drop share --drop vector --json"""
+
+
+def serve(arguments: Sequence[str] | None = None) -> int:
+    """ms-serve: the federated server, and what its operator does."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = parser_of("ms-serve", "The federated server.", _SERVE_EXAMPLES)
+    _add_place(parser)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8440, help="0 for any that is free")
+    parser.add_argument("--tenant", default="default")
+    parser.add_argument("--database", default="", metavar="URL", help="SQLite in the folder if absent")
+    parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
+    parser.add_argument("--tls-cert", metavar="FILE")
+    parser.add_argument("--tls-key", metavar="FILE")
+    parser.add_argument("--poll-s", type=float, default=20.0, help="how long a request is held open")
+    # A word first is a thing to do to a server that runs; without one, this is the server.
+    if given and given[0] in ("task", "status"):
+        word, rest = given[0], given[1:]
+        options = (_task_parser if word == "task" else _status_parser)().parse_args(rest)
+        work = _create_task if word == "task" else _show_status
+        return exit_code(f"ms-serve {word}", lambda: work(options))
+    options = parser.parse_args(given)
+    return exit_code("ms-serve", lambda: _serve(options))
+
+
+def simulate(arguments: Sequence[str] | None = None) -> int:
+    """ms-simulate: many devices on one machine against the real server."""
+    parser = parser_of("ms-simulate", "Many devices on one machine.", _SIMULATE_EXAMPLES)
+    parser.add_argument("--devices", type=int, default=24, help="for made-up data (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
+    parser.add_argument("--model", type=Path, metavar="M.ms", help="train this model on --data")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="one .npz for each device")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        choices=[stage.name.lower() for stage in Stage if stage != Stage.REVEAL],
+        help="one more device vanishes after this stage; may be repeated",
+    )
+    _add_settings(parser)
+    parser.add_argument("--json", action="store_true", help="all figures")
+    options = parser.parse_args(arguments)
+    return exit_code("ms-simulate", lambda: _simulate(options))
+
+
+def _serve(options: argparse.Namespace) -> int:
+    try:
+        from fl_server.serving import serve_forever
+        from fl_server.settings import Settings
+    except ImportError as error:
+        raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
+    settings = Settings(
+        options.folder,
+        tenant=options.tenant,
+        database_url=options.database,
+        authority_key=options.ca_key,
+        poll_s=options.poll_s,
+    )
+    tls = {"ssl_certfile": options.tls_cert, "ssl_keyfile": options.tls_key}
+    serve_forever(settings, options.host, options.port, tls if options.tls_cert else {})
+    return 0
+
+
+def _create_task(options: argparse.Namespace) -> int:
+    from fl_server.operator import Operator
+    from fl_server.weights import weights_vector
+
+    model = options.model.read_bytes()
+    if options.weights:
+        weights = weights_vector(options.weights.read_bytes())
+    else:
+        from fl_server.device.trainer import initial_weights
+
+        weights = initial_weights(model)
+    settings = {"rounds": options.rounds, **_settings(options.set)}
+    with Operator(options.server, _token(options)) as operator:
+        status = operator.create_task(options.name, model, weights, **settings)
+    _show(status, options.json)
+    return 0
+
+
+def _show_status(options: argparse.Namespace) -> int:
+    from fl_server.operator import Operator
+
+    with Operator(options.server, _token(options)) as operator:
+        found = [operator.status(options.name)] if options.name else operator.tasks()
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        for status in found:
+            _show(status, False)
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from fl_server.device.linear import synthetic_device
+    from fl_server.device.trainer import LiteTrainer, Trainer, initial_weights
+    from fl_server.simulation import simulate as run
+
+    trainers: list[Trainer]
+    if options.model:
+        files = sorted(options.data.glob("*.npz")) if options.data else []
+        if not files:
+            raise SettingsError("--model needs --data, a folder with a .npz file for each device")
+        model = options.model.read_bytes()
+        weights = initial_weights(model)
+        trainers = [
+            LiteTrainer(dict(np.load(f)), options.epochs, options.batch_size, options.seed + i)
+            for i, f in enumerate(files)
+        ]
+    else:
+        model, weights = b"linear", np.zeros(16, np.float32)
+        trainers = [synthetic_device(i, seed=options.seed) for i in range(options.devices)]
+    stages = [Stage[name.upper()] for name in options.drop]
+    floor = min(COHORT_FLOOR, len(trainers) - len(stages))
+    if floor < COHORT_FLOOR:
+        progress(f"warning: a cohort of {floor} hides nobody; {COHORT_FLOOR} is the floor")
+    settings = {"join_s": 4, "share_s": 2, "vector_s": 3, "agree_s": 3, "reveal_s": 3}
+    result = run(
+        trainers,
+        model,
+        weights,
+        rounds=options.rounds,
+        cohort_floor=floor,
+        stop_after=dict(enumerate(stages)),
+        settings=settings | _settings(options.set),
+        progress=progress,
+    )
+    if options.json:
+        print(json.dumps(result.figures(), indent=1))
+    else:
+        _show(result.status, False)
+        print(f"{len(trainers)} devices, {result.seconds:.1f} s")
+    return 0
+
+
+def _task_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve task", "Start training a model.", _SERVE_EXAMPLES)
+    parser.add_argument("name")
+    parser.add_argument("--model", type=Path, required=True, metavar="M.ms")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="float32; else the model's own")
+    parser.add_argument("--rounds", type=int, default=1)
+    _add_settings(parser)
+    return _add_server(parser)
+
+
+def _status_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve status", "How tasks and rounds stand.", _SERVE_EXAMPLES)
+    parser.add_argument("name", nargs="?", help="all tasks if absent")
+    return _add_server(parser)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    _add_place(parser)
+    parser.add_argument("--server", default="http://127.0.0.1:8440", metavar="URL")
+    parser.add_argument("--token", default="", help="else read from the folder's admin.token")
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", type=Path, default=Path("fl-state"), help="(%(default)s)")
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the task"
+    )
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {pair}: NAME=VALUE is wanted")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+def _token(options: argparse.Namespace) -> str:
+    path = options.folder / "admin.token"
+    if options.token or not path.is_file():
+        return str(options.token)
+    return str(path.read_text().strip())
+
+
+def _show(status: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(status, indent=1))
+        return
+    print(f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}")
+    for entry in status["rounds"]:
+        figures = entry.get("error") or ", ".join(
+            f"{name} {entry[name]:.4g}" for name in ("loss", "survivors", "clients") if name in entry
+        )
+        print(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip())

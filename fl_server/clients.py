@@ -1,0 +1,160 @@
+"""Who may call: enrolment, the signature on each request, revocation."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import threading
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select, update
+
+from fl_server import messages as wire
+from fl_server.enrolment import Authority
+from fl_server.errors import BadSignature, NotFound, Unauthorised
+from fl_server.secagg import labels
+from fl_server.secagg.certificate import Certificate, RevocationList
+from fl_server.secagg.keys import verify
+from fl_server.settings import Settings
+from fl_server.store import Store, clients, facts
+
+_HEADER = re.compile(rf"{wire.SCHEME} ([0-9]{{1,10}}) ([0-9]{{1,19}}) ([0-9a-f]{{128}})")
+# Counters are nanoseconds: a device's bound is written once a minute.
+_COUNTER_LEASE = 60 * 10**9
+_REVOCATION_NUMBER = "revocation number"
+_number_query = select(facts.c.value).where(facts.c.name == _REVOCATION_NUMBER)
+
+
+class StaleCounter(Unauthorised):
+    """The request, or a later one, was seen before. `last` is the counter that must be exceeded."""
+
+    def __init__(self, counter: int, last: int) -> None:
+        super().__init__(f"counter {counter} is not above {last}: the request is a replay")
+        self.last = last
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A client whose request signature was checked."""
+
+    id: int
+    population: str
+    certificate: Certificate
+
+
+class Clients:
+    """The enrolled clients of a server."""
+
+    def __init__(
+        self, store: Store, authority: Authority, settings: Settings, enrol_token: str
+    ) -> None:
+        self._store = store
+        self._authority = authority
+        self._settings = settings
+        self._enrol_token = enrol_token
+        self.authority_public = authority.public
+        self._lock = threading.Lock()
+        self._counters: dict[int, int] = {}
+
+    def enrol(self, request: wire.Enrol) -> wire.Enrolled:
+        """A certificate for a new identity, or again the one it has.
+
+        The evidence is a shared token here; a device's attestation takes its place.
+        raises Unauthorised, BadSignature
+        """
+        if not hmac.compare_digest(request.evidence, self._enrol_token.encode()):
+            raise Unauthorised("the enrolment token is wrong")
+        verify(request.public_key, labels.ENROL, request.signed, request.signature, "enrolment")
+        with self._store.begin() as db:
+            found = db.execute(
+                select(clients).where(clients.c.public_key == request.public_key)
+            ).first()
+            if found is not None and found.revoked:
+                raise Unauthorised("this identity is revoked")
+            if found is not None:
+                certificate = Certificate.from_bytes(found.certificate)
+                return wire.Enrolled(certificate, self.authority_public)
+            values = {"public_key": request.public_key, "population": request.population}
+            inserted = db.execute(clients.insert().values(certificate=b"", **values))
+            (client,) = inserted.inserted_primary_key or (0,)
+            certificate = self._authority.certify(
+                client,
+                request.public_key,
+                self._settings.tenant,
+                request.population,
+                self._settings.clock(),
+                self._settings.certificate_days,
+            )
+            row = clients.c.id == client
+            db.execute(update(clients).where(row).values(certificate=certificate.to_bytes()))
+        return wire.Enrolled(certificate, self.authority_public)
+
+    def authenticate(self, header: str, method: str, target: str, body: bytes) -> Caller:
+        """Who signed the request.     raises Unauthorised"""
+        client, counter, signature = _parse(header)
+        with self._store.begin() as db:
+            row = db.execute(select(clients).where(clients.c.id == client)).first()
+            if row is None or row.revoked:
+                raise Unauthorised("the request is not of an enrolled client")
+            signed = wire.request_signed(method, target, counter, body)
+            try:
+                verify(row.public_key, labels.REQUEST, signed, signature, "request")
+            except BadSignature as error:
+                raise Unauthorised(str(error)) from None
+            self._use_counter(db, client, counter, row.counter)
+        return Caller(client, row.population, Certificate.from_bytes(row.certificate))
+
+    def _use_counter(self, db: Connection, client: int, counter: int, kept: int) -> None:
+        """Take each counter once, over restarts too.     raises StaleCounter
+
+        The store keeps a bound that is ahead of what was seen, so that few requests wait for the disk;
+        after a restart a device is told the bound and goes on from there.
+        """
+        with self._lock:
+            last = self._counters.get(client, kept)
+            if counter <= last:
+                raise StaleCounter(counter, last)
+            self._counters[client] = counter
+            if counter > kept:
+                ahead = min(counter + _COUNTER_LEASE, 2**63 - 1)
+                db.execute(update(clients).where(clients.c.id == client).values(counter=ahead))
+
+    def certificate(self, client: int) -> Certificate:
+        """The certificate of an enrolled client.     raises NotFound"""
+        with self._store.begin() as db:
+            found = db.scalar(select(clients.c.certificate).where(clients.c.id == client))
+        if found is None:
+            raise NotFound(f"there is no client {client}")
+        return Certificate.from_bytes(found)
+
+    def revoke(self, client: int) -> None:
+        """Let a client in no longer.     raises NotFound"""
+        self.certificate(client)
+        with self._store.begin() as db:
+            db.execute(update(clients).where(clients.c.id == client).values(revoked=True))
+            number = int(db.scalar(_number_query) or 0) + 1
+            db.execute(facts.delete().where(facts.c.name == _REVOCATION_NUMBER))
+            db.execute(facts.insert().values(name=_REVOCATION_NUMBER, value=str(number)))
+
+    def revocations(self) -> RevocationList:
+        """The authority's list of today."""
+        with self._store.begin() as db:
+            number = int(db.scalar(_number_query) or 0)
+            revoked = set(db.scalars(select(clients.c.id).where(clients.c.revoked)))
+        return self._authority.revoke(number, revoked)
+
+    def count(self) -> int:
+        """Enrolled clients that are not revoked."""
+        with self._store.begin() as db:
+            query = select(func.count()).where(clients.c.revoked.is_(False))
+            return int(db.scalar(query) or 0)
+
+
+def _parse(header: str) -> tuple[int, int, bytes]:
+    found = _HEADER.fullmatch(header)
+    if found is None:
+        raise Unauthorised(f"an {wire.AUTHORIZATION} header of scheme {wire.SCHEME} is needed")
+    client, counter, signature = found.groups()
+    if int(client) >= 2**31 or int(counter) >= 2**63:
+        raise Unauthorised("client or counter is out of range")
+    return int(client), int(counter), bytes.fromhex(signature)

@@ -1,0 +1,83 @@
+"""The command ms-client: a device in Python."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from fl_server.console import exit_code, key_of, parser_of
+from fl_server.device.device import Device, Report
+from fl_server.device.trainer import LiteTrainer
+from fl_server.secagg.policy import COHORT_FLOOR, Policy
+from fl_server.secagg.run import Stage
+
+_EXAMPLES = """\
+  ms-client --server http://127.0.0.1:8440 --folder device-1 --authority state/ca.pub \\
+            --enrol-token $(cat state/enrol.token) --data device-1.npz --rounds 3"""
+
+
+def client(arguments: Sequence[str] | None = None) -> int:
+    """ms-client: enrols, joins rounds, trains with the lite runtime."""
+    parser = parser_of("ms-client", "A device: trains a model on its own data.", _EXAMPLES)
+    parser.add_argument("--server", required=True, metavar="URL")
+    parser.add_argument("--folder", type=Path, required=True, help="identity, journal, models")
+    parser.add_argument("--authority", required=True, metavar="KEY", help="64 hex digits or a file")
+    parser.add_argument("--data", type=Path, required=True, metavar="D.npz", help="array per input")
+    parser.add_argument("--enrol-token", default="")
+    parser.add_argument("--population", default="default")
+    parser.add_argument("--rounds", type=int, help="how many to finish; for ever if absent")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--label", default="label", help="the array of labels (%(default)s)")
+    parser.add_argument(
+        "--cohort-floor",
+        type=int,
+        default=COHORT_FLOOR,
+        help="fewest clients to be summed with (%(default)s); lower is for tests only",
+    )
+    parser.add_argument(
+        "--stop-after",
+        choices=[stage.name.lower() for stage in Stage if stage != Stage.REVEAL],
+        help="vanish after this stage, to try drop-outs",
+    )
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each round")
+    options = parser.parse_args(arguments)
+    return exit_code("ms-client", lambda: _client(options))
+
+
+def _client(options: argparse.Namespace) -> int:
+    trainer = LiteTrainer(
+        dict(np.load(options.data)),
+        options.epochs,
+        options.batch_size,
+        options.seed,
+        options.label,
+    )
+    device = Device(
+        options.server,
+        options.folder,
+        trainer,
+        key_of(options.authority),
+        options.enrol_token,
+        options.population,
+        Policy(options.cohort_floor),
+        Stage[options.stop_after.upper()] if options.stop_after else None,
+    )
+    with device:
+        for report in device.run(options.rounds):
+            _show(report, options.json)
+    return 0
+
+
+def _show(report: Report, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(report)), flush=True)
+        return
+    figures = f"loss {report.loss:.4f}, {report.bytes_up} bytes up, {report.bytes_down} down"
+    print(f"round {report.round}: {report.outcome} {report.error or figures}", flush=True)

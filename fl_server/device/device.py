@@ -1,0 +1,317 @@
+"""A device: from enrolment to the reveal of each round, over one connection and one folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fl_server import messages as wire
+from fl_server.device.http import Http
+from fl_server.device.journal import Journal, keep_certificate, load_certificate, load_identity
+from fl_server.device.trainer import Trainer
+from fl_server.errors import (
+    BadCertificate,
+    FlError,
+    ModelMismatch,
+    ServerRefused,
+    ServerUnreachable,
+    SpentUpdate,
+    StaleRound,
+    TrainingFailed,
+)
+from fl_server.secagg import labels
+from fl_server.secagg.certificate import check_certificate
+from fl_server.secagg.client import Advertised, Member, join
+from fl_server.secagg.encode import Update
+from fl_server.secagg.keys import RandomBytes, model_digest
+from fl_server.secagg.policy import Policy
+from fl_server.secagg.run import Stage
+from fl_server.store import write_file
+from fl_server.weights import digest_of, weights_vector
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Report:
+    """How a round went for one device.
+
+    outcome: "done", "stopped" (stop_after) or "failed" with `error` · stage: the last one that the
+    server acknowledged · seconds: by step, waiting included
+    """
+
+    task: str
+    round: int
+    outcome: str = "failed"
+    stage: str = ""
+    error: str = ""
+    loss: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Device:
+    """Takes part in rounds.
+
+    server: the server's address · folder: identity, certificate, journal, downloaded models ·
+    authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
+    message is acknowledged · on_stage: called after each acknowledged stage · stop: set to end `run`
+    """
+
+    def __init__(
+        self,
+        server: str,
+        folder: Path | str,
+        trainer: Trainer,
+        authority: bytes,
+        enrol_token: str = "",
+        population: str = "default",
+        policy: Policy | None = None,
+        stop_after: Stage | None = None,
+        on_stage: Callable[[Stage], None] = lambda stage: None,
+        random: RandomBytes = os.urandom,
+        clock: Callable[[], float] = time.time,
+        patience_s: float = 120.0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._trainer = trainer
+        self._authority = authority
+        self._enrol_token = enrol_token
+        self._population = population
+        self._policy = policy or Policy()
+        self._stop_after = stop_after
+        self._on_stage = on_stage
+        self._random = random
+        self._clock = clock
+        self._stop = stop or threading.Event()
+        self._identity = load_identity(self.folder, random)
+        self._journal = Journal(self.folder / "journal.json")
+        self._http = Http(server, self._identity, patience_s, self._stop)
+        self._member: Member | None = None
+        # Rounds that were begun or declined: training that fails is not tried again and again.
+        self._tried: set[tuple[str, int]] = set()
+
+    @property
+    def id(self) -> int:
+        """The number by which the server knows this device; 0 before enrolment."""
+        return self._http.client_id
+
+    def enrol(self) -> None:
+        """Get a certificate, or use the one in the folder.     raises FlError"""
+        certificate = load_certificate(self.folder)
+        if certificate is None:
+            unsigned = wire.Enrol(
+                self._identity.public, self._population, self._enrol_token.encode(), bytes(64)
+            )
+            signature = self._identity.sign(labels.ENROL, unsigned.signed)
+            message = unsigned.signed + signature
+            answer = self._http.call("POST", "/enrol", message, signed=False)
+            certificate = wire.Enrolled.from_bytes(answer or b"").certificate
+        subject, now = certificate.subject, self._clock()
+        check_certificate(
+            self._authority, certificate, subject.tenant, self._population, now, set()
+        )
+        if subject.public_key != self._identity.public:
+            raise BadCertificate("the certificate is of another identity than this device's")
+        keep_certificate(self.folder, certificate)
+        self._http.client_id = subject.client
+        self._member = Member(self._identity, certificate, self._authority)
+
+    def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
+        """Take part in rounds, each with its report; ends after `rounds` that went well, when told
+        to stop, or, with `until_idle`, when the server has no task for it.     raises FlError
+        """
+        done = 0
+        while rounds is None or done < rounds:
+            offer = self._await_offer(until_idle)
+            if offer is None:
+                return
+            report = self._take_part(offer)
+            yield report
+            done += report.outcome == "done"
+            if report.outcome == "stopped":
+                return
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _await_offer(self, until_idle: bool) -> wire.Offer | None:
+        if self._member is None:
+            self.enrol()
+        ask = wire.CheckIn("", 0, b"").to_bytes()
+        while not self._stop.is_set():
+            reply = wire.CheckInReply.from_bytes(self._http.call("POST", "/checkin", ask) or b"")
+            if reply.kind == wire.OFFER:
+                offer = wire.Offer.from_bytes(reply.body)
+                if self._is_open_to_me(offer):
+                    return offer
+            if reply.kind == wire.IDLE and until_idle:
+                return None
+            if self._stop.wait(reply.retry_ms / 1000):
+                break
+        return None
+
+    def _is_open_to_me(self, offer: wire.Offer) -> bool:
+        """Whether this device may join; a server that lost its memory may offer what it may not."""
+        place = offer.context.task, offer.context.round
+        if place in self._tried:
+            return False
+        self._tried.add(place)
+        try:
+            self._journal.check_unspent(offer.context.task, offer.context.model)
+            self._journal.check_newer(offer.context.task, offer.context.round)
+        except (SpentUpdate, StaleRound) as error:
+            _log.info("device %d: offer declined: %s", self.id, error)
+            return False
+        return True
+
+    def _take_part(self, offer: wire.Offer) -> Report:
+        """One round, whatever becomes of it; only a lost connection ends the device."""
+        report = Report(offer.context.task, offer.context.round)
+        before_up, before_down = self._http.traffic.up, self._http.traffic.down
+        try:
+            update = self._train(offer, report)
+            self._aggregate(offer, update, report)
+        except ServerUnreachable:
+            raise
+        except FlError as error:
+            if _finished_without_me(error, report):
+                report.outcome = "done"
+            else:
+                report.error = f"{type(error).__name__}: {error}"
+                _log.warning("device %d: round %d: %s", self.id, report.round, report.error)
+        report.bytes_up = self._http.traffic.up - before_up
+        report.bytes_down = self._http.traffic.down - before_down
+        return report
+
+    def _train(self, offer: wire.Offer, report: Report) -> Update:
+        with _timed(report, "download"):
+            model = self._model(offer.model)
+            weights = self._download(offer.weights)
+        if offer.context.model != model_digest(offer.model, offer.weights):
+            raise ModelMismatch("the offer's digest is not that of its model and weights")
+        with _timed(report, "train"):
+            try:
+                update = self._trainer.train(weights_vector(weights), model)
+            except Exception as error:
+                raise TrainingFailed(f"{type(error).__name__}: {error}") from error
+        report.loss = update.loss
+        return update
+
+    def _aggregate(self, offer: wire.Offer, update: Update, report: Report) -> None:
+        assert self._member is not None, "only enrolled devices are offered rounds"
+        arguments = offer.context, offer.encoding, self._policy, self._journal, self._random
+        joined = join(self._member, *arguments)
+        try:
+            self._stages(joined, offer, update, report)
+        finally:
+            joined.abort()
+
+    def _stages(
+        self, joined: Advertised, offer: wire.Offer, update: Update, report: Report
+    ) -> None:
+        """Advertise, share, send the vector, agree, reveal: each message once, or the same again."""
+        with _timed(report, "advertise"):
+            path = self._advertise(joined, offer)
+            if self._acknowledged(Stage.ADVERTISE, report):
+                return
+            shared = joined.receive_cohort(self._http.poll(f"{path}/adverts"), self._clock())
+        with _timed(report, "share"):
+            self._http.call("PUT", f"{path}/shares", shared.message)
+            if self._acknowledged(Stage.SHARE, report):
+                return
+            boxes = self._http.poll(f"{path}/shares")
+        with _timed(report, "mask"):
+            masked = shared.receive_shares(boxes, update)
+        with _timed(report, "vector"):
+            self._http.call("PUT", f"{path}/vector", masked.message)
+            if self._acknowledged(Stage.VECTOR, report):
+                return
+            survivors = self._http.poll(f"{path}/survivors")
+        with _timed(report, "agree"):
+            agreed = masked.receive_survivors(survivors)
+            self._http.call("PUT", f"{path}/agree", agreed.message)
+            if self._acknowledged(Stage.AGREE, report):
+                return
+            agreements = self._http.poll(f"{path}/agreements")
+        with _timed(report, "reveal"):
+            revealed = agreed.receive_agreements(agreements)
+            self._http.call("PUT", f"{path}/reveal", revealed.message)
+            report.outcome, report.stage = "done", Stage.REVEAL.name.lower()
+        self._on_stage(Stage.REVEAL)
+
+    def _advertise(self, joined: Advertised, offer: wire.Offer) -> str:
+        """The path of the session that the advert led to."""
+        context = offer.context
+        message = wire.CheckIn(context.task, context.round, joined.message).to_bytes()
+        while True:
+            reply = wire.CheckInReply.from_bytes(
+                self._http.call("POST", "/checkin", message) or b""
+            )
+            if reply.kind == wire.SESSION:
+                return f"/sessions/{reply.body.hex()}"
+            if self._stop_after == Stage.ADVERTISE:
+                return ""
+            # A server holds the request for as long as it likes; the next one may follow at once.
+            self._http.pause(0)
+
+    def _acknowledged(self, stage: Stage, report: Report) -> bool:
+        """Whether the device vanishes after this stage."""
+        report.stage = stage.name.lower()
+        self._on_stage(stage)
+        if stage == self._stop_after:
+            report.outcome = "stopped"
+        return stage == self._stop_after
+
+    def _model(self, digest: bytes) -> bytes:
+        path = self.folder / "models" / digest.hex()
+        if not path.exists():
+            write_file(path, self._download(digest))
+        model = path.read_bytes()
+        if digest_of(model) != digest:
+            path.unlink()
+            raise ModelMismatch(f"the kept model {digest.hex()[:12]} is damaged; it is removed")
+        return model
+
+    def _download(self, digest: bytes) -> bytes:
+        data = self._http.call("GET", f"/models/{digest.hex()}") or b""
+        if digest_of(data) != digest:
+            raise ModelMismatch(f"what the server sent does not have digest {digest.hex()[:12]}")
+        return data
+
+
+def _finished_without_me(error: FlError, report: Report) -> bool:
+    """Whether the others revealed enough before this device did; its vector is in the sum."""
+    finished = isinstance(error, ServerRefused) and error.kind == "RoundFinished"
+    return finished and report.stage in ("vector", "agree")
+
+
+@contextmanager
+def _timed(report: Report, step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        report.seconds[step] = round(time.perf_counter() - start, 4)

@@ -1,0 +1,122 @@
+"""Signed requests to the server, repeated with the same body until one of them is answered."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+
+from fl_server import messages as wire
+from fl_server.errors import ServerRefused, ServerUnreachable
+from fl_server.secagg import labels
+from fl_server.secagg.keys import Identity
+
+# A server holds a request for well below this.
+_TIMEOUT_S = 90.0
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 5.0
+
+
+@dataclass
+class Traffic:
+    """Bytes of bodies; headers and what TLS adds are not counted."""
+
+    up: int = 0
+    down: int = 0
+
+
+class Http:
+    """One device's connection.
+
+    patience_s: how long a lost connection is tried again · stop: set to give up early
+    """
+
+    def __init__(
+        self,
+        server: str,
+        identity: Identity,
+        patience_s: float = 120.0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.client_id = 0
+        self.traffic = Traffic()
+        self._identity = identity
+        self._patience_s = patience_s
+        self._stop = stop or threading.Event()
+        self._counter = 0
+        self._client = httpx.Client(base_url=server, timeout=_TIMEOUT_S)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def call(self, method: str, path: str, body: bytes = b"", signed: bool = True) -> bytes | None:
+        """The answer's body, None for 204.     raises ServerRefused, ServerUnreachable
+
+        Repeating is safe: a stage's message has one encoding and the server takes it once.
+        """
+        response = self._until_answered(lambda: self._send(method, path, body, signed))
+        if response.status_code == 204:
+            return None
+        return response.content
+
+    def poll(self, path: str) -> bytes:
+        """The answer to a GET once there is one; the server says when to ask again."""
+        while True:
+            response = self._until_answered(lambda: self._send("GET", path, b"", True))
+            if response.status_code != 204:
+                return response.content
+            self.pause(float(response.headers.get(wire.RETRY_MS, "1000")) / 1000)
+
+    def pause(self, seconds: float) -> None:
+        """Wait as the server asked.     raises ServerUnreachable if the device is to stop"""
+        if self._stop.wait(seconds):
+            raise ServerUnreachable("the device was stopped")
+
+    def _until_answered(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+        give_up = time.monotonic() + self._patience_s
+        delay = _FIRST_DELAY_S
+        while True:
+            try:
+                response = send()
+                if response.status_code < 500:
+                    return self._checked(response)
+                why = f"{response.status_code} {response.text.strip()}"
+            except httpx.TransportError as error:
+                why = str(error) or type(error).__name__
+            # Not all devices of a server that comes back should call at once.
+            wait = delay * random.uniform(0.5, 1.0)
+            if time.monotonic() + wait > give_up:
+                raise ServerUnreachable(f"no answer within {self._patience_s:g} s: {why}")
+            self.pause(wait)
+            delay = min(2 * delay, _LONGEST_DELAY_S)
+
+    def _send(self, method: str, path: str, body: bytes, signed: bool) -> httpx.Response:
+        response = self._send_once(method, path, body, signed)
+        last = response.headers.get(wire.LAST_COUNTER)
+        if response.status_code == 401 and last is not None:
+            # The clock went back, or a repeated request overtook this one.
+            self._counter = int(last)
+            response = self._send_once(method, path, body, signed)
+        self.traffic.up += len(body)
+        self.traffic.down += len(response.content)
+        return response
+
+    def _send_once(self, method: str, path: str, body: bytes, signed: bool) -> httpx.Response:
+        headers = {"content-type": wire.MEDIA_TYPE}
+        if signed:
+            # Time makes the counter grow over restarts too, without a file.
+            self._counter = max(self._counter + 1, time.time_ns())
+            message = wire.request_signed(method, path, self._counter, body)
+            signature = self._identity.sign(labels.REQUEST, message).hex()
+            headers[wire.AUTHORIZATION] = (
+                f"{wire.SCHEME} {self.client_id} {self._counter} {signature}"
+            )
+        return self._client.request(method, path, content=body, headers=headers)
+
+    def _checked(self, response: httpx.Response) -> httpx.Response:
+        if response.is_error:
+            raise ServerRefused(response.status_code, response.text.strip()[:300])
+        return response

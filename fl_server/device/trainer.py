@@ -1,0 +1,157 @@
+"""Training on the device. The only place of this package that knows the lite runtime.
+
+The global weights travel as one float32 vector: the trainable weights of the model, flattened, in the
+order of their sorted names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fl_server.errors import EncodingError, MissingRuntime, SettingsError
+from fl_server.secagg.encode import Floats, Update
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Trainer(Protocol):
+    """Turns the global weights into an update."""
+
+    def train(self, weights: Floats, model: bytes) -> Update:
+        """What local training changes     weights: float32 [d]; model: the bytes of its file"""
+        ...
+
+
+class LiteTrainer:
+    """Runs the `train` entry of a .ms model over the device's own examples.
+
+    data: an array for each input of the entry, the examples along the first axis · label: the name
+    of the integer labels among them, for counting correct answers · weight: "uniform" gives every
+    device one vote, "examples" one for each example
+    """
+
+    def __init__(
+        self,
+        data: Arrays,
+        epochs: int = 1,
+        batch_size: int = 16,
+        seed: int = 0,
+        label: str = "label",
+        batch_symbol: str = "batch",
+        weight: Literal["uniform", "examples"] = "uniform",
+        threads: int = 1,
+    ) -> None:
+        sizes = {len(array) for array in data.values()}
+        if len(sizes) != 1 or not min(sizes):
+            raise SettingsError(f"the arrays hold {sorted(sizes)} examples; one number above 0")
+        self._data = dict(data)
+        self._size = sizes.pop()
+        self._epochs = epochs
+        self._batch_size = min(batch_size, self._size)
+        self._seed = seed
+        self._label = label
+        self._batch_symbol = batch_symbol
+        self._weight = weight
+        self._threads = threads
+        self._rounds = 0
+
+    def train(self, weights: Floats, model: bytes) -> Update:
+        """Some epochs from the global weights; loss and correct answers are those before them."""
+        session = _load(model, self._threads)
+        assign(session, weights)
+        correct = self._correct(session)
+        losses = self._fit(session)
+        return Update(
+            delta=flatten(session) - weights,
+            weight=self._size if self._weight == "examples" else 1,
+            loss=float(np.mean(losses)),
+            correct=correct,
+            examples=self._size,
+        )
+
+    def evaluate(self, weights: Floats, model: bytes) -> float:
+        """The share of the device's examples that these weights get right."""
+        session = _load(model, self._threads)
+        assign(session, weights)
+        return self._correct(session) / self._size
+
+    def personalise(self, weights: Floats, model: bytes, path: str) -> None:
+        """Train on from the global weights and save the model for this device alone."""
+        session = _load(model, self._threads)
+        assign(session, weights)
+        self._fit(session)
+        session.save(path)
+
+    def _fit(self, session: Any) -> list[float]:
+        """Train in place; the losses of the first epoch come out."""
+        # A new order each round, yet the same one whenever the run is repeated.
+        rng = np.random.default_rng([self._seed, self._rounds])
+        self._rounds += 1
+        session.resize({self._batch_symbol: self._batch_size})
+        losses = []
+        for epoch in range(self._epochs):
+            order = rng.permutation(self._size)
+            # A last batch that is not full is left out; another order brings its examples in.
+            for start in range(0, self._size - self._batch_size + 1, self._batch_size):
+                chosen = order[start : start + self._batch_size]
+                batch = {name: array[chosen] for name, array in self._data.items()}
+                result = session.run(batch, entry="train")
+                if epoch == 0:
+                    losses.append(float(np.mean(result["loss"])))
+        return losses
+
+    def _correct(self, session: Any) -> int:
+        labels = self._data.get(self._label)
+        if labels is None:
+            return 0
+        session.resize({self._batch_symbol: self._size})
+        inputs = {name: array for name, array in self._data.items() if name != self._label}
+        result = session.run(inputs)
+        scores = next(iter(result.values())) if isinstance(result, dict) else result
+        wanted = labels if labels.ndim == 1 else labels.argmax(axis=-1)
+        return int(np.count_nonzero(scores.argmax(axis=-1) == wanted))
+
+
+def initial_weights(model: bytes) -> Floats:
+    """The trainable weights in a .ms file     -> float32 [d]"""
+    return flatten(_load(model, 1))
+
+
+def save_model(model: bytes, weights: Floats, path: str) -> None:
+    """Write the .ms file of a model with these global weights."""
+    session = _load(model, 1)
+    assign(session, weights)
+    session.save(path)
+
+
+def flatten(session: Any) -> Floats:
+    """The trainable weights of a session as one vector     -> float32 [d]"""
+    named: Mapping[str, Floats] = session.weights(trainable=True)
+    parts = [np.asarray(named[name], np.float32).ravel() for name in sorted(named)]
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+def assign(session: Any, weights: Floats) -> None:
+    """Set the trainable weights of a session from one vector.     raises EncodingError"""
+    named: Mapping[str, Floats] = session.weights(trainable=True)
+    total = sum(array.size for array in named.values())
+    if weights.shape != (total,):
+        raise EncodingError(f"weights of shape {list(weights.shape)} for {total} trainable values")
+    parts, start = {}, 0
+    for name in sorted(named):
+        size, shape = named[name].size, named[name].shape
+        parts[name] = np.ascontiguousarray(weights[start : start + size], np.float32).reshape(shape)
+        start += size
+    session.set_weights(parts)
+
+
+def _load(model: bytes, threads: int) -> Any:
+    try:
+        import lite_runtime
+    except ImportError as error:
+        raise MissingRuntime(f"the lite runtime is not built: {error}") from None
+    return lite_runtime.load(model, threads=threads)

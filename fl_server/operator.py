@@ -1,0 +1,107 @@
+"""What an operator does with a running server, from Python: create tasks, follow them, read results."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from fl_server.errors import ServerRefused, ServerUnreachable
+from fl_server.messages import AUTHORIZATION
+from fl_server.secagg.encode import Floats
+from fl_server.weights import weights_bytes, weights_vector
+
+# Longer than any server holds a request.
+_TIMEOUT_S = 120.0
+
+
+class Operator:
+    """A connection with the admin token. Every method raises ServerRefused or ServerUnreachable."""
+
+    def __init__(self, server: str, token: str) -> None:
+        headers = {AUTHORIZATION: f"Bearer {token}"}
+        self._http = httpx.Client(base_url=server, headers=headers, timeout=_TIMEOUT_S)
+
+    def create_task(
+        self, name: str, model: bytes, weights: Floats, **settings: Any
+    ) -> dict[str, Any]:
+        """Start training a model from a float32 vector of weights; the status comes out.
+
+        settings: fields of TaskSettings, such as rounds, min_cohort, target_cohort, clip_norm
+        """
+        digests = {
+            "model": self._blob(model),
+            "weights": self._blob(weights_bytes(weights)),
+        }
+        body = {"name": name, **settings}
+        return self._json("POST", "/admin/tasks", params=digests, json=body)
+
+    def status(self, name: str, after: int = -1) -> dict[str, Any]:
+        """State, settings and rounds. With `after`, waits a while for more rounds to be over."""
+        return self._json("GET", f"/admin/tasks/{name}", params={"after": after})
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """The status of every task."""
+        listed: list[dict[str, Any]] = self._call("GET", "/admin/tasks").json()
+        return listed
+
+    def wait(self, name: str) -> dict[str, Any]:
+        """The status of a task once it runs no longer."""
+        status = self.status(name)
+        while status["state"] == "running":
+            status = self.status(name, after=rounds_over(status))
+        return status
+
+    def weights(self, name: str, version: int = -1) -> Floats:
+        """float32 [d]: the newest global weights, or those of a version."""
+        path = f"/admin/tasks/{name}/weights"
+        return weights_vector(self._call("GET", path, params={"version": version}).content)
+
+    def transcript(self, name: str, number: int) -> list[str]:
+        """The public lines of one round; transcript.verify checks their chain."""
+        return self._call("GET", f"/tasks/{name}/rounds/{number}/transcript").text.splitlines()
+
+    def stop(self, name: str) -> dict[str, Any]:
+        """End a task."""
+        return self._json("POST", f"/admin/tasks/{name}/stop")
+
+    def revoke(self, client: int) -> None:
+        """Let a client in no longer."""
+        self._call("POST", f"/admin/clients/{client}/revoke")
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _blob(self, data: bytes) -> str:
+        digest: str = self._json("POST", "/admin/blobs", content=data)["digest"]
+        return digest
+
+    def _json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._call(method, path, **arguments).json()
+        return found
+
+    def _call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            raise ServerUnreachable(f"{self._http.base_url}: {error}") from None
+        if response.is_error:
+            raise ServerRefused(response.status_code, response.text.strip())
+        return response
+
+
+def rounds_over(status: dict[str, Any]) -> int:
+    """How many rounds of a status are finished or failed."""
+    return sum(entry["stage"] in ("finished", "failed") for entry in status["rounds"])

@@ -1,0 +1,153 @@
+"""What is kept of a round in the store: its messages, its stage, its outcome."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, update
+
+from fl_server import transcript
+from fl_server.live import FAILED, FINISHED, LiveRound
+from fl_server.secagg.certificate import RevocationList
+from fl_server.secagg.encode import Mean
+from fl_server.secagg.messages import Context
+from fl_server.secagg.server import Total
+from fl_server.store import Store, messages, write_file
+from fl_server.store import rounds as table
+
+
+def keep_message(store: Store, context: Context, stage: str, client: int, body: bytes) -> None:
+    """Keep one client's message of a stage; a vector goes to a file, before its row."""
+    if stage == "vector":
+        write_file(store.vector_path(context.task, context.round, client), body)
+        body = b""
+    row = {"task": context.task, "round": context.round, "stage": stage, "client": client}
+    with store.begin() as db:
+        db.execute(messages.insert().values(body=body, **row))
+
+
+def kept_messages(store: Store, context: Context, stage: str) -> Iterator[tuple[int, bytes]]:
+    """The messages of a stage, one at a time, by client."""
+    of_stage = _of_round(context) & (messages.c.stage == stage)
+    with store.begin() as db:
+        rows = db.execute(select(messages).where(of_stage).order_by(messages.c.client)).all()
+    for row in rows:
+        if stage == "vector":
+            yield row.client, store.vector_path(row.task, row.round, row.client).read_bytes()
+        else:
+            yield row.client, row.body
+
+
+def keep_stage(
+    store: Store, live: LiveRound, ended: str, revocations: RevocationList, now: float
+) -> None:
+    """Keep that a stage is over, and what became public by that."""
+    session = live.session
+    assert session is not None, "no stage ends without a cohort"
+    values: dict[str, Any] = {
+        "stage": live.stage,
+        "deadline": live.deadline,
+        "session": session.id.hex(),
+    }
+    if ended == "advertise":
+        values["revocations"] = revocations.to_bytes()
+    with store.begin() as db:
+        db.execute(update(table).where(_this(live.context)).values(**values))
+        public = _public(live, ended)
+        transcript.append(db, live.context.task, live.number, now, ended, **public)
+
+
+def close_round(db: Connection, live: LiveRound, stage: str, summary: dict[str, Any]) -> None:
+    """Keep the outcome. Of the messages only who uploaded a vector is still known afterwards."""
+    values = {"stage": stage, "summary": json.dumps(summary)}
+    db.execute(update(table).where(_this(live.context)).values(**values))
+    db.execute(delete(messages).where(_of_round(live.context) & (messages.c.stage != "vector")))
+
+
+def drop_vectors(store: Store, context: Context) -> None:
+    """Remove the files of a round that is over."""
+    shutil.rmtree(store.vector_path(context.task, context.round, 0).parent, ignore_errors=True)
+
+
+def has_spent(store: Store, context: Context, client: int) -> bool:
+    """Whether a client has uploaded an update of this model of this task."""
+    same = (
+        (messages.c.task == context.task)
+        & (messages.c.client == client)
+        & (messages.c.stage == "vector")
+        & (table.c.task == messages.c.task)
+        & (table.c.number == messages.c.round)
+        & (table.c.model_digest == context.model)
+    )
+    with store.begin() as db:
+        return db.execute(select(messages.c.client).where(same)).first() is not None
+
+
+def failures_in_a_row(db: Connection, task: str) -> int:
+    """Rounds that failed since the last one that finished, those without a cohort left out."""
+    over = (table.c.task == task) & table.c.stage.in_((FINISHED, FAILED))
+    count = 0
+    for row in db.execute(select(table).where(over).order_by(table.c.number.desc())):
+        if row.stage == FINISHED:
+            break
+        count += bool(json.loads(row.summary).get("counted"))
+    return count
+
+
+def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
+    """The figures of a finished round, all of them sums over the survivors."""
+    return {
+        "clients": len(total.session.ids),
+        "survivors": len(total.survivors),
+        "blamed": list(total.blamed),
+        "weight": mean.weight,
+        "loss": mean.loss,
+        "correct": mean.correct,
+        "examples": mean.examples,
+        "within_clip": mean.within_clip,
+        "saturated": mean.saturated,
+        "counts": live.counts(),
+        "seconds": live.seconds,
+    }
+
+
+def of_task(store: Store, task: str) -> list[dict[str, Any]]:
+    """The rounds of a task, oldest first."""
+    with store.begin() as db:
+        rows = db.execute(select(table).where(table.c.task == task).order_by(table.c.number))
+        return [
+            {
+                "number": row.number,
+                "stage": row.stage,
+                "session": row.session,
+                "opened_at": row.opened_at,
+                **json.loads(row.summary),
+            }
+            for row in rows
+        ]
+
+
+def _public(live: LiveRound, ended: str) -> dict[str, Any]:
+    """What the transcript says of a stage that is over."""
+    session = live.session
+    assert session is not None
+    if ended == "advertise":
+        cohort = live.reply("advertise", session.ids[0]) or b""
+        digest = hashlib.sha256(cohort).hexdigest()
+        return {"session": session.id.hex(), "clients": list(session.ids), "cohort": digest}
+    if ended == "agree":
+        agreement = live.reply("agree", session.ids[0]) or b""
+        return {"signed": agreement.hex()}
+    return {"clients": session.bitmap(live.senders(ended)).hex()}
+
+
+def _this(context: Context) -> Any:
+    return (table.c.task == context.task) & (table.c.number == context.round)
+
+
+def _of_round(context: Context) -> Any:
+    return (messages.c.task == context.task) & (messages.c.round == context.round)

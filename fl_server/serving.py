@@ -1,0 +1,90 @@
+"""A server in a thread of this process, over real HTTP: for simulations, demonstrations and tests."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from fl_server.app import Service, create_app
+from fl_server.operator import Operator
+from fl_server.settings import Settings
+
+
+class Serving:
+    """`with Serving(settings) as server:` serves at `server.url` until the block ends."""
+
+    def __init__(self, settings: Settings, host: str = "127.0.0.1", port: int = 0) -> None:
+        app = create_app(settings)
+        self.service: Service = app.state.service
+        self._socket = listen(host, port)
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        self._server = server_of(app)
+        self._thread = threading.Thread(target=self._run, name="ms-serve", daemon=True)
+
+    @property
+    def authority(self) -> bytes:
+        """The key that devices pin."""
+        return self.service.authority.public
+
+    @property
+    def enrol_token(self) -> str:
+        return self.service.enrol_token
+
+    def operator(self) -> Operator:
+        """A connection with the admin token."""
+        return Operator(self.url, self.service.admin_token)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+
+def serve_forever(settings: Settings, host: str, port: int, options: dict[str, object]) -> None:
+    """Serve in this thread until a signal ends it; says on standard error where."""
+    app = create_app(settings)
+    service: Service = app.state.service
+    listener = listen(host, port)
+    scheme = "https" if options else "http"
+    print(
+        f"ms-serve: {scheme}://{host}:{listener.getsockname()[1]}, state in {settings.folder}, "
+        f"authority {service.authority.public.hex()}",
+        file=sys.stderr,
+        flush=True,
+    )
+    with listener:
+        server_of(app, **options).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on; those before the loop runs wait in its queue."""
+    return socket.create_server((host, port), backlog=2048)
+
+
+def server_of(app: object, **options: object) -> uvicorn.Server:
+    """A uvicorn server that ends quickly when told to, even while requests are held open."""
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        **options,  # type: ignore[arg-type]
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,105 @@
+"""Settings of a server and of a task; each is checked when it is made."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fl_server.errors import ModulusTooSmall, SettingsError
+from fl_server.secagg.keys import RandomBytes
+from fl_server.secagg.params import Encoding, complete_graph
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A server: where its state lies and how long it lets others wait.
+
+    authority_key: file of the enrolment key; by default `ca.key` in the folder · poll_s: how long a
+    request is held open for something to happen · retry_s: when a device without work comes again
+    """
+
+    folder: Path
+    tenant: str = "default"
+    admin_token: str = ""
+    enrol_token: str = ""
+    authority_key: Path | None = None
+    database_url: str = ""
+    poll_s: float = 20.0
+    retry_s: float = 1.0
+    certificate_days: int = 365
+    max_model_bytes: int = 1 << 28
+    clock: Callable[[], float] = time.time
+    random: RandomBytes = field(default=os.urandom)
+
+    def __post_init__(self) -> None:
+        if self.poll_s <= 0 or self.retry_s <= 0:
+            raise SettingsError("poll_s and retry_s must be above 0")
+        if not 1 <= len(self.tenant.encode()) <= 64:
+            raise SettingsError("tenant must be 1 to 64 bytes")
+
+
+class TaskSettings(BaseModel):
+    """A task: a model that one population trains for some rounds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    population: str = Field(default="default", min_length=1, max_length=16)
+    rounds: int = Field(default=1, ge=1, le=100_000)
+    min_cohort: int = Field(default=20, ge=2, le=256)
+    target_cohort: int = Field(default=20, ge=2, le=256)
+    max_failures: int = Field(default=10, ge=0)
+    strategy: Literal["average"] = "average"
+    learning_rate: float = Field(default=1.0, gt=0, le=100)
+    value_bits: int = Field(default=16, ge=2, le=32)
+    max_weight: int = Field(default=1, ge=1, lt=2**31)
+    clip_norm: float = Field(default=10.0, gt=0)
+    clip_value: float = Field(default=1.0, gt=0)
+    loss_cap: float = Field(default=10.0, gt=0)
+    join_s: float = Field(default=600.0, gt=0, le=7 * 86400)
+    share_s: float = Field(default=30.0, gt=0, le=86400)
+    vector_s: float = Field(default=120.0, gt=0, le=86400)
+    agree_s: float = Field(default=30.0, gt=0, le=86400)
+    reveal_s: float = Field(default=30.0, gt=0, le=86400)
+
+    def encoding(self, length: int) -> Encoding:
+        """How an update of `length` coordinates is encoded."""
+        return Encoding(
+            length=length,
+            value_bits=self.value_bits,
+            max_weight=self.max_weight,
+            clip_norm=self.clip_norm,
+            clip_value=self.clip_value,
+            loss_cap=self.loss_cap,
+        )
+
+    def check(self, length: int) -> None:
+        """Nothing, if the largest cohort's sum fits a ring.     raises SettingsError"""
+        if self.target_cohort < self.min_cohort:
+            raise SettingsError(
+                f"target_cohort is {self.target_cohort}, below min_cohort {self.min_cohort}"
+            )
+        if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
+            raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
+        try:
+            complete_graph(self.target_cohort, self.encoding(length))
+        except ModulusTooSmall as error:
+            raise SettingsError(str(error)) from None
+
+    def stage_s(self, stage: str) -> float:
+        """How long a stage may last."""
+        seconds: float = {
+            "advertise": self.join_s,
+            "share": self.share_s,
+            "vector": self.vector_s,
+            "agree": self.agree_s,
+            "reveal": self.reveal_s,
+        }[stage]
+        return seconds

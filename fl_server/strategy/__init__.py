@@ -1,0 +1,1 @@
+"""How a server turns the survivors' mean update into the next global weights."""

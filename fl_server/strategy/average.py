@@ -1,0 +1,21 @@
+"""Federated averaging (McMahan 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fl_server.secagg.encode import Floats, Mean
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """w + rate * mean(delta); a rate of 1 is the plain average of the survivors' weights."""
+
+    learning_rate: float = 1.0
+
+    def apply(self, weights: Floats, mean: Mean) -> Floats:
+        """The next global weights, computed in float64 and rounded once."""
+        moved = weights.astype(np.float64) + self.learning_rate * mean.delta
+        return moved.astype(np.float32)

@@ -1,0 +1,161 @@
+"""One entry of a model file's index to a graph; `index_reader` reads the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ir.dtype import DType
+from ir.errors import FormatError
+from ir.graph import Graph, Node, Shape, Value, Weight
+from ir.index_words import MAX_NODES, word_float
+from ir.op import MAX_RANK, OPS, Op, attr_kind
+
+if TYPE_CHECKING:
+    from ir.index_reader import Index
+
+
+class EntryReader:
+    """Builds the values of one entry in the order of its nodes.
+
+    In the file an update overwrites a weight; here the weight's id means the old value until then,
+    and the operator's result from then on.
+    """
+
+    def __init__(self, index: Index, table: Any, place: str) -> None:
+        self.index = index
+        self.table = table
+        self.place = place
+        self.values = [
+            (index.shape(v.Shape(), v.Rank(), place), index.dtype(v.Dtype(), place))
+            for v in index.rows(table, "Values", 8)
+        ]
+        self.names = [index.name(at) for at in index.words(table, "ValueNames").tolist()]
+        self.sources = [index.name(at) for at in index.words(table, "Sources").tolist()]
+        self.current: list[Value] = list(index.leaves)  # by id, as far as there are any
+        self.updates: dict[Weight, Value] = {}
+
+    def graph(self) -> Graph:
+        """The graph. Raises FormatError."""
+        index, table = self.index, self.table
+        rows = list(index.rows(table, "Nodes", 16))
+        if len(self.names) > len(self.values) or len(self.sources) not in (0, len(rows)):
+            raise FormatError(
+                f"{self.place}: {len(self.names)} names for {len(self.values)} values, "
+                f"{len(self.sources)} sources for {len(rows)} nodes"
+            )
+        if len(rows) > MAX_NODES:
+            raise FormatError(f"{self.place}: {len(rows)} nodes, want at most {MAX_NODES}")
+        inputs = [self._input(i) for i in index.words(table, "Inputs").tolist()]
+        for i, row in enumerate(rows):
+            self._node(row, f"{self.place}, node {i}", self.sources[i] if self.sources else "")
+        if len(self.current) != len(index.leaves) + len(self.values):
+            raise FormatError(f"{self.place}: id {len(self.current)} is no input and no result")
+        outputs = [self._read(i, self.place) for i in index.words(table, "Outputs").tolist()]
+        names = [index.name(at) for at in index.words(table, "OutputNames").tolist()]
+        if len(names) != len(outputs):
+            raise FormatError(f"{self.place}: {len(names)} names for {len(outputs)} outputs")
+        return Graph(tuple(inputs), tuple(outputs), tuple(names), tuple(self.updates.items()))
+
+    def _node(self, row: Any, place: str, source: str) -> None:
+        op = _op(row.Op(), place)
+        place = f"{place} ({op.name})"
+        n_in, n_out = row.Inputs(), row.Outputs()
+        if n_out != len(op.results):
+            raise FormatError(f"{place}: {n_out} results, want {len(op.results)}")
+        ids = self.index.ids(row.Ids(), n_in + n_out, place)
+        inputs = [None if i == -1 else self._read(i, place) for i in ids[:n_in]]
+        attrs = self._attrs(op, row.Attrs(), place)
+        results = [self._type(i, place) for i in ids[n_in:]]
+        node = Node(op, inputs, attrs, results, source)
+        for value, i in zip(node.results, ids[n_in:], strict=True):
+            if value.index < op.updates and not self.table.Name():
+                raise FormatError(f"{place}: updates a weight in a sub-graph")
+            if value.index < op.updates:
+                self._update(value, i, place)
+            else:
+                self._define(i, value)
+
+    def _update(self, new: Value, number: int, place: str) -> None:
+        """Put the result of an update operator in the place of the weight that it overwrites."""
+        node = new.node
+        old = self._read(number, place)
+        if (
+            node is None
+            or not isinstance(old, Weight)
+            or not (old.trainable or old.state)
+            or node.inputs[new.index : new.index + 1] != (old,)
+        ):
+            raise FormatError(
+                f"{place}: result {new.index} is id {number}, want the id of input {new.index}, "
+                "a weight of kind 1 or 2 that is not updated yet"
+            )
+        self.updates[old] = self.current[number] = new
+
+    def _define(self, number: int, value: Value) -> Value:
+        """Give the next id to a value."""
+        if number != len(self.current):
+            raise FormatError(f"{self.place}: id {number} stands where {len(self.current)} is next")
+        position = number - len(self.index.leaves)
+        if position < len(self.names):
+            value.name = self.names[position] or None
+        self.current.append(value)
+        return value
+
+    def _input(self, number: int) -> Value:
+        shape, dtype = self._type(number, f"{self.place}: input")
+        return self._define(number, Value(shape, dtype))
+
+    def _read(self, number: int, place: str) -> Value:
+        if not 0 <= number < len(self.current):
+            raise FormatError(f"{place}: reads id {number}, which is not computed yet")
+        return self.current[number]
+
+    def _type(self, number: int, place: str) -> tuple[Shape, DType]:
+        if 0 <= number < len(self.index.leaves):
+            leaf = self.index.leaves[number]
+            return leaf.shape, leaf.dtype
+        position = number - len(self.index.leaves)
+        if not 0 <= position < len(self.values):
+            raise FormatError(f"{place}: id {number} is not one of {len(self.values)} values")
+        return self.values[position]
+
+    def _attrs(self, op: Op, at: int, place: str) -> dict[str, Any]:
+        attrs = {}
+        for name, default in op.attrs.items():
+            where = f"{place}: {name}"
+            count = 1
+            if attr_kind(default) == "ints":
+                (count,) = self.index.pool_words(at, 1, where)
+                if not 0 <= count <= MAX_RANK:
+                    raise FormatError(f"{where} has {count} numbers, want at most {MAX_RANK}")
+                at += 1
+            words = self.index.pool_words(at, count, where)
+            attrs[name] = self._attr(default, words, where)
+            at += count
+        return attrs
+
+    def _attr(self, default: Any, words: Sequence[int], place: str) -> Any:
+        kind = attr_kind(default)
+        if kind == "ints":
+            return tuple(self.index.dim(w, place) for w in words)
+        (word,) = words
+        if kind == "float":
+            return word_float(word)
+        if kind == "int":
+            return self.index.dim(word, place)
+        choices: Sequence[Any] = (False, True)
+        if kind == "choice":
+            choices = list(type(default).__members__.values())
+        elif kind == "graph":
+            choices = self.index.subgraphs()
+        if not 0 <= word < len(choices) or choices[word] is None:
+            raise FormatError(f"{place} is {word}, want one of {len(choices)} choices")
+        return choices[word]
+
+
+def _op(code: int, place: str) -> Op:
+    op = next((o for o in OPS.values() if o.code == code), None)
+    if op is None:
+        raise FormatError(f"{place}: operator code {code} is unknown")
+    return op

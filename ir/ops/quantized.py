@@ -1,0 +1,358 @@
+"""Layers on int8 with TFLite's arithmetic, so that files and accelerators of that world agree.
+
+Activations have one scale and zero point (attributes); weights one scale a channel and no zero
+point; accumulators are int32 and come back to int8 by a fixed-point multiplier and a shift, which
+ir/quantization.py makes from scales. `low` and `high` clamp the stored result (a fused relu).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ir.dtype import DType
+from ir.errors import AttrError, ShapeError
+from ir.graph import shape_text
+from ir.op import NO_GRAD, case, ints, op
+from ir.ops.conv import conv2d, depthwise_conv2d
+from ir.ops.quant import check_numbers, int8s, store, types
+from ir.ops.rules import broadcast
+from ir.ops.windows import check_attrs, check_equal, check_image, pad_image, taps, window_count
+from ir.quantization import HIGHEST, LOWEST, scale_by_multiplier, wrap32
+
+
+def _layer(x, w, k, reach=8, **attrs):
+    """A sample of a layer of k channels; its sums are about 2^reach times as large as int8."""
+    bias = ints(k, low=-2000, high=2000)
+    multiplier = ints(k, low=2**30, high=2**31)
+    shift = ints(k, low=-reach - 1, high=-reach + 2)
+    return case(int8s(*x), int8s(*w), bias, multiplier, shift, **attrs)
+
+
+def _check_layer(name, k, bias, multiplier, shift, **attrs):
+    check_numbers(name, **attrs)
+    for what, shape in (("bias", bias), ("multiplier", multiplier), ("shift", shift)):
+        check_equal(name, what, shape, (k,))
+
+
+def _layer_types(name):
+    i8, i32 = DType.i8, DType.i32
+    return types(name, i8, i8, i8, i32, i32, i32)
+
+
+def _finish(sums, bias, multiplier, shift, y_zero, low, high):
+    """Exact sums [..,k], held in float64, to int8."""
+    accumulator = wrap32(sums.astype(np.int64) + bias)
+    return store(scale_by_multiplier(accumulator, multiplier, shift), y_zero, low, high)
+
+
+def _conv_shape(
+    x, w, bias, multiplier, shift, *, strides, pads, dilations, groups, x_zero, y_zero, low, high
+):
+    name = "quantized_conv2d"
+    check_image(name, "w", w)
+    numbers = {"x_zero": x_zero, "y_zero": y_zero, "low": low, "high": high}
+    _check_layer(name, w[0], bias, multiplier, shift, **numbers)
+    windows = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
+    return conv2d.shape(x, w, None, **windows, activation=conv2d.attrs["activation"])
+
+
+@op(
+    code=250,
+    shape=_conv_shape,
+    dtype=_layer_types("quantized_conv2d"),
+    samples=[
+        _layer((1, 5, 6, 3), (4, 3, 3, 3), 4, x_zero=3, y_zero=-5),
+        _layer((2, 5, 6, 4), (18, 3, 2, 4), 18, strides=(2, 1), pads=(1, 0, 2, 1), x_zero=-128),
+        _layer((1, 7, 8, 2), (3, 3, 3, 2), 3, dilations=(2, 3), pads=(2, 3, 2, 3), high=50),
+        _layer((2, 4, 4, 6), (4, 3, 3, 3), 4, groups=2, pads=(1, 1, 1, 1), x_zero=9),
+        _layer((1, 5, 5, 4), (8, 2, 2, 1), 8, groups=4, strides=(2, 2), y_zero=-128, low=-128),
+        _layer((2, 3, 5, 33), (17, 1, 1, 33), 17, x_zero=-1, y_zero=4),
+        _layer((1, 3, 3, 16), (32, 1, 1, 16), 32, reach=6, strides=(2, 1), x_zero=17),
+        _layer((1, 6, 6, 34), (19, 3, 3, 34), 19, reach=10, pads=(1, 1, 1, 1), x_zero=-20),
+    ],
+    kernels=("i8",),
+    grad=NO_GRAD,
+)
+def quantized_conv2d(
+    x,
+    w,
+    bias,
+    multiplier,
+    shift,
+    *,
+    strides=(1, 1),
+    pads=(0, 0, 0, 0),
+    dilations=(1, 1),
+    groups=1,
+    x_zero=0,
+    y_zero=0,
+    low=LOWEST,
+    high=HIGHEST,
+):
+    """y = (conv2d(x - x_zero, w) + bias) * multiplier / 2^31 * 2^shift + y_zero, clamped
+
+    x: i8 [n,h,w,c], w: i8 [k,r,s,c/groups], bias, multiplier, shift: i32 [k] -> y: i8 [n,p,q,k].
+    Sizes and attributes as in conv2d; places beyond the image hold x_zero. Jacob et al. 2018.
+    """
+    # Sums stay far below 2^53, so that float64, and with it BLAS, is exact.
+    sums = conv2d.ref(
+        x.astype(np.float64) - x_zero, w.astype(np.float64),
+        strides=strides, pads=pads, dilations=dilations, groups=groups,
+    )  # fmt: skip
+    return _finish(sums, bias, multiplier, shift, y_zero, low, high)
+
+
+def _depthwise_shape(
+    x, w, bias, multiplier, shift, *, strides, pads, dilations, x_zero, y_zero, low, high
+):
+    y = depthwise_conv2d.shape(
+        x, w, None, strides=strides, pads=pads, dilations=dilations,
+        activation=depthwise_conv2d.attrs["activation"],
+    )  # fmt: skip
+    numbers = {"x_zero": x_zero, "y_zero": y_zero, "low": low, "high": high}
+    _check_layer("quantized_depthwise_conv2d", w[2], bias, multiplier, shift, **numbers)
+    return y
+
+
+@op(
+    code=251,
+    shape=_depthwise_shape,
+    dtype=_layer_types("quantized_depthwise_conv2d"),
+    samples=[
+        _layer((1, 5, 6, 3), (3, 3, 3), 3, x_zero=3, y_zero=-5),
+        _layer((2, 5, 6, 9), (3, 2, 9), 9, pads=(1, 0, 2, 1), strides=(2, 1), x_zero=-128),
+        _layer((1, 7, 8, 4), (3, 3, 4), 4, dilations=(2, 3), pads=(2, 3, 2, 3), high=50),
+        _layer((1, 5, 5, 17), (3, 3, 17), 17, pads=(1, 1, 1, 1), x_zero=-20, y_zero=-128),
+        _layer((1, 7, 6, 40), (5, 5, 40), 40, strides=(2, 2), pads=(2, 2, 2, 2), x_zero=127),
+    ],
+    kernels=("i8",),
+    grad=NO_GRAD,
+)
+def quantized_depthwise_conv2d(
+    x,
+    w,
+    bias,
+    multiplier,
+    shift,
+    *,
+    strides=(1, 1),
+    pads=(0, 0, 0, 0),
+    dilations=(1, 1),
+    x_zero=0,
+    y_zero=0,
+    low=LOWEST,
+    high=HIGHEST,
+):
+    """y = (depthwise_conv2d(x - x_zero, w) + bias) * multiplier / 2^31 * 2^shift + y_zero, clamped
+
+    x: i8 [n,h,w,c], w: i8 [r,s,c], bias, multiplier, shift: i32 [c] -> y: i8 [n,p,q,c]
+    """
+    sums = depthwise_conv2d.ref(
+        x.astype(np.float64) - x_zero, w.astype(np.float64),
+        strides=strides, pads=pads, dilations=dilations,
+    )  # fmt: skip
+    return _finish(sums, bias, multiplier, shift, y_zero, low, high)
+
+
+def _linear_shape(x, w, bias, multiplier, shift, **attrs):
+    if not x or len(w) != 2 or x[-1] != w[1]:
+        raise ShapeError(
+            f"quantized_linear: x is {shape_text(x)}, w is {shape_text(w)}; want [..,in], [out,in]"
+        )
+    _check_layer("quantized_linear", w[0], bias, multiplier, shift, **attrs)
+    return (*x[:-1], w[0])
+
+
+@op(
+    code=252,
+    shape=_linear_shape,
+    dtype=_layer_types("quantized_linear"),
+    samples=[
+        _layer((3, 10), (4, 10), 4, reach=7, x_zero=3, y_zero=-5),
+        _layer((1, 70), (19, 70), 19, reach=9, x_zero=-128, high=50),
+        _layer((33,), (5, 33), 5, x_zero=1),
+        _layer((5, 3, 37), (21, 37), 21, x_zero=-7, y_zero=-128),
+    ],
+    kernels=("i8",),
+    grad=NO_GRAD,
+)
+def quantized_linear(
+    x, w, bias, multiplier, shift, *, x_zero=0, y_zero=0, low=LOWEST, high=HIGHEST
+):
+    """y = ((x - x_zero) w^T + bias) * multiplier / 2^31 * 2^shift + y_zero, clamped
+
+    x: i8 [..,in], w: i8 [out,in], bias, multiplier, shift: i32 [out] -> y: i8 [..,out]
+    """
+    sums = (x.astype(np.float64) - x_zero) @ w.astype(np.float64).T
+    return _finish(sums, bias, multiplier, shift, y_zero, low, high)
+
+
+def _binary_shape(name):
+    def rule(a, b, **attrs):
+        check_numbers(name, **attrs)
+        return broadcast(a, b)
+
+    return rule
+
+
+ADD = {
+    "a_zero": 3, "b_zero": -7, "y_zero": 1, "left_shift": 20,
+    "a_multiplier": 1 << 30, "a_shift": 0, "b_multiplier": 1503238553, "b_shift": -1,
+    "y_multiplier": 1288490189, "y_shift": -18,
+}  # fmt: skip
+
+
+@op(
+    code=253,
+    shape=_binary_shape("quantized_add"),
+    samples=[
+        case(int8s(3, 50), int8s(3, 50), **ADD),
+        case(int8s(2, 1, 5), int8s(3, 1), **ADD, low=-20, high=99),
+        case(int8s(3, 4), int8s(4), **{**ADD, "y_shift": -19, "a_zero": -128}),
+    ],
+    dtype=types("quantized_add", DType.i8, DType.i8, DType.i8),
+    kernels=("i8",),
+    grad=NO_GRAD,
+)
+def quantized_add(
+    a,
+    b,
+    *,
+    a_zero=0,
+    b_zero=0,
+    y_zero=0,
+    left_shift=20,
+    a_multiplier=1 << 30,
+    a_shift=0,
+    b_multiplier=1 << 30,
+    b_shift=0,
+    y_multiplier=1 << 30,
+    y_shift=-18,
+    low=LOWEST,
+    high=HIGHEST,
+):
+    """y = a + b of three scales     a, b: i8 -> y: i8, stretched by the numpy rule
+
+    Both are brought to one fine scale (left_shift bits of headroom), added, brought to y's.
+    """
+    terms = [
+        scale_by_multiplier((x.astype(np.int64) - zero) << left_shift, multiplier, shift)
+        for x, zero, multiplier, shift in (
+            (a, a_zero, a_multiplier, a_shift),
+            (b, b_zero, b_multiplier, b_shift),
+        )
+    ]
+    total = wrap32(terms[0] + terms[1])
+    return store(scale_by_multiplier(total, y_multiplier, y_shift), y_zero, low, high)
+
+
+@op(
+    code=254,
+    shape=_binary_shape("quantized_mul"),
+    samples=[
+        case(int8s(3, 50), int8s(3, 50), a_zero=3, b_zero=-7, y_zero=1, shift=-6),
+        case(int8s(2, 3, 3, 5), int8s(2, 1, 1, 5), b_zero=-128, shift=-7, multiplier=1503238553),
+    ],
+    dtype=types("quantized_mul", DType.i8, DType.i8, DType.i8),
+    kernels=("i8",),
+    grad=NO_GRAD,
+)
+def quantized_mul(
+    a, b, *, a_zero=0, b_zero=0, y_zero=0, multiplier=1 << 30, shift=-6, low=LOWEST, high=HIGHEST
+):
+    """y = (a - a_zero) (b - b_zero) * multiplier / 2^31 * 2^shift + y_zero, clamped
+
+    a, b: i8 -> y: i8, stretched by the numpy rule
+    """
+    product = (a.astype(np.int64) - a_zero) * (b.astype(np.int64) - b_zero)
+    return store(scale_by_multiplier(product, multiplier, shift), y_zero, low, high)
+
+
+def _mean_shape(x, *, axes, keep_dims, **attrs):
+    neighbours = axes and tuple(axes) == tuple(range(axes[0], axes[0] + len(axes)))
+    if not neighbours or axes[0] < 0 or axes[-1] >= len(x):
+        raise AttrError(
+            f"quantized_mean: axes are {list(axes)}, want neighbours in order, of x {shape_text(x)}"
+        )
+    check_numbers("quantized_mean", **attrs)
+    return (*x[: axes[0]], *((1,) * len(axes) if keep_dims else ()), *x[axes[-1] + 1 :])
+
+
+@op(
+    code=255,
+    shape=_mean_shape,
+    dtype=types("quantized_mean", DType.i8, DType.i8),
+    samples=[
+        case(int8s(2, 3, 4, 5), x_zero=3, y_zero=-5, multiplier=1431655765, shift=-3),
+        case(
+            int8s(1, 7, 7, 19),
+            keep_dims=True,
+            multiplier=1402438300,
+            shift=-5,
+            x_zero=-128,
+            y_zero=-99,
+        ),
+        case(int8s(3, 8), axes=(1,), multiplier=1 << 30, shift=-2),
+    ],
+    kernels=("i8",),
+    grad=NO_GRAD,
+)
+def quantized_mean(
+    x,
+    *,
+    axes=(1, 2),
+    keep_dims=False,
+    x_zero=0,
+    y_zero=0,
+    multiplier=1 << 30,
+    shift=0,
+    low=LOWEST,
+    high=HIGHEST,
+):
+    """y = the sum of x - x_zero over `axes` * multiplier / 2^31 * 2^shift + y_zero, clamped
+
+    x: i8 -> y: i8. The division by the number of elements is part of the multiplier. `axes` are
+    neighbours, in order: (1, 2) is global average pooling.
+    """
+    sums = np.sum(x.astype(np.int64) - x_zero, axis=tuple(axes), keepdims=keep_dims)
+    return store(scale_by_multiplier(wrap32(sums), multiplier, shift), y_zero, low, high)
+
+
+def _pool_shape(x, *, size, strides, pads, low, high):
+    name = "quantized_avg_pool2d"
+    check_image(name, "x", x)
+    check_attrs(name, strides=strides, pads=pads)
+    if len(size) != 2 or min(size) < 1:
+        raise AttrError(f"{name}: size is {list(size)}, want two numbers of at least 1")
+    check_numbers(name, low=low, high=high)
+    return (x[0], *window_count(name, x[1:3], size, strides, pads, (1, 1)), x[3])
+
+
+@op(
+    code=256,
+    shape=_pool_shape,
+    dtype=types("quantized_avg_pool2d", DType.i8, DType.i8),
+    samples=[
+        case(int8s(1, 4, 6, 3)),
+        case(int8s(2, 5, 6, 9), size=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1), low=-90, high=80),
+        case(int8s(1, 5, 5, 17), size=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1)),
+    ],
+    kernels=("i8",),
+    grad=NO_GRAD,
+)
+def quantized_avg_pool2d(
+    x, *, size=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), low=LOWEST, high=HIGHEST
+):
+    """y = the mean of the stored numbers of each window, halves away from zero, clamped
+
+    x: i8 [n,h,w,c] -> y: i8 [n,p,q,c], of x's scale and zero point. Places beyond the image do not
+    count; a window of none of the image gives 0.
+    """
+    counts = window_count("quantized_avg_pool2d", x.shape[1:3], size, strides, pads, (1, 1))
+    padded = pad_image(x.astype(np.int64), pads)
+    inside = pad_image(np.ones((1, *x.shape[1:3], 1), np.int64), pads)
+    places = list(taps(size, counts, strides, (1, 1)))
+    total = sum(padded[at] for _, _, at in places)
+    count = np.maximum(sum(inside[at] for _, _, at in places), 1)
+    mean = np.sign(total) * ((np.abs(total) + count // 2) // count)
+    return store(mean, 0, low, high)

@@ -1,0 +1,127 @@
+"""Numbers of int8 quantization: scales, zero points and fixed-point multipliers, as in TFLite.
+
+A real number r is stored as q = round(r / scale) + zero_point; docs/quantization.md has the scheme.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ir.graph import Array
+
+LOWEST, HIGHEST = -128, 127  # of int8
+ADD_LEFT_SHIFT = 20  # headroom that quantized_add gives its inputs
+SHIFTS = range(-31, 31)  # that a fixed-point multiplier may have
+
+
+def affine_scale(low: float, high: float) -> tuple[float, int]:
+    """(scale, zero_point) of activations between `low` and `high`; 0 is always a stored number."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = float(np.float32((high - low) / (HIGHEST - LOWEST)))
+    if scale == 0:
+        return 1.0, 0
+    zero_point = round(LOWEST - low / scale)
+    return scale, min(max(zero_point, LOWEST), HIGHEST)
+
+
+def symmetric_scale(w: Array, axis: int) -> Array:
+    """One scale for each channel along `axis`, float32 [k]; zero points are 0, -128 is not used."""
+    others = tuple(i for i in range(w.ndim) if i != axis)
+    scale = (np.max(np.abs(w), axis=others) / HIGHEST).astype(np.float32)
+    return np.where(scale == 0, np.float32(1), scale)
+
+
+def quantize_weight(w: Array, scale: Array, axis: int) -> Array:
+    """The weight as int8, with `scale` [k] along `axis`."""
+    per_channel = scale.reshape([-1 if i == axis else 1 for i in range(w.ndim)])
+    q: Array = np.clip(round_half_away(w / per_channel), -HIGHEST, HIGHEST).astype(np.int8)
+    return q
+
+
+def quantize_bias(b: Array, x_scale: float, w_scale: Array) -> Array:
+    """The bias as int32 [k], in units of the accumulator: x_scale * w_scale."""
+    exact = round_half_away(b.astype(np.float64) / (x_scale * w_scale.astype(np.float64)))
+    info = np.iinfo(np.int32)
+    q: Array = np.clip(exact, info.min, info.max).astype(np.int32)
+    return q
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """(multiplier, shift) with real = multiplier / 2^31 * 2^shift and 2^30 <= multiplier < 2^31.
+
+    TFLite's QuantizeMultiplier. A real below 2^-32 becomes (0, 0). Raises ValueError for a
+    negative one and for one of 2^30 and more.
+    """
+    if not 0 <= real < 2**30:
+        raise ValueError(f"multiplier {real}: want one from 0 to 2^30")
+    fraction, shift = math.frexp(real)
+    multiplier = math.floor(fraction * 2**31 + 0.5)
+    if multiplier == 2**31:
+        multiplier, shift = 2**30, shift + 1
+    return (0, 0) if shift < SHIFTS[0] else (multiplier, shift)
+
+
+def channel_multipliers(x_scale: float, w_scale: Array, y_scale: float) -> tuple[Array, Array]:
+    """`multiplier` and `shift`, int32 [k], from a layer's accumulators to its result's scale."""
+    pairs = [quantize_multiplier(x_scale * float(s) / y_scale) for s in w_scale]
+    multiplier, shift = np.array(pairs, np.int32).reshape(-1, 2).T
+    return multiplier, shift
+
+
+def add_attrs(a_scale: float, b_scale: float, y_scale: float) -> dict[str, int]:
+    """The multipliers and shifts of quantized_add."""
+    unit = 2 * max(a_scale, b_scale)
+    reals = {"a": a_scale / unit, "b": b_scale / unit, "y": unit / (2**ADD_LEFT_SHIFT * y_scale)}
+    attrs = {"left_shift": ADD_LEFT_SHIFT}
+    for name, real in reals.items():
+        attrs[f"{name}_multiplier"], attrs[f"{name}_shift"] = quantize_multiplier(real)
+    return attrs
+
+
+def mean_multiplier(x_scale: float, y_scale: float, count: int) -> tuple[int, int]:
+    """(multiplier, shift) of quantized_mean over `count` elements: TFLite folds the division in."""
+    multiplier, shift = quantize_multiplier(x_scale / y_scale)
+    extra = min(count.bit_length() - 1, 32, 31 + shift)
+    return (multiplier << extra) // count, shift - extra
+
+
+def lookup_table(
+    function: Callable[[Array], Array], x: tuple[float, int], y: tuple[float, int]
+) -> Array:
+    """The int8 [256] table of quantized_lookup for `function`; x and y are (scale, zero_point)."""
+    stored = np.arange(LOWEST, HIGHEST + 1, dtype=np.float64)
+    exact = function((stored - x[1]) * x[0])
+    q: Array = np.clip(round_half_away(exact / y[0]) + y[1], LOWEST, HIGHEST).astype(np.int8)
+    return q
+
+
+def round_half_away(x: Array) -> Array:
+    """The nearest integers, halves away from zero (C's `round`); exact, so x + 0.5 will not do."""
+    size = np.abs(x)
+    whole = np.floor(size)
+    with np.errstate(invalid="ignore"):  # of infinity; it stays what it is
+        rest = size - whole
+    rounded: Array = np.copysign(whole + (rest >= 0.5), x).astype(x.dtype)
+    return rounded
+
+
+def wrap32(x: Array) -> Array:
+    """int64 numbers as 32-bit arithmetic leaves them."""
+    return x.astype(np.int64).astype(np.int32).astype(np.int64)
+
+
+def scale_by_multiplier(x: Array, multiplier: Array | int, shift: Array | int) -> Array:
+    """x * multiplier / 2^31 * 2^shift in integers, as int64: MultiplyByQuantizedMultiplier.
+
+    Rounded twice, as TFLite's reference kernels do by default: the doubled product's high half to
+    nearest (halves up), then the right shift to nearest (halves away from zero).
+    """
+    left, right = np.maximum(shift, 0), np.maximum(np.negative(shift), 0)
+    shifted = wrap32(np.left_shift(x.astype(np.int64), left))
+    high = (shifted * np.asarray(multiplier, np.int64) + (1 << 30)) >> 31
+    mask = np.left_shift(np.int64(1), right) - 1
+    y: Array = (high >> right) + ((high & mask) > (mask >> 1) + (high < 0))
+    return y

@@ -1,0 +1,227 @@
+"""The commands ms-run, ms-bench and ms-inspect."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lite_runtime._core import __version__
+from lite_runtime.bench import measure
+from lite_runtime.inspection import inspect_model, report_text
+from lite_runtime.session import Array, LiteError, Session, load
+from lite_runtime.signature import read_key, signer, verify
+from lite_runtime.svg import draw
+
+RUN_EXAMPLES = """examples:
+  ms-run model.ms --input image=x.npy --output-dir out
+  ms-run model.ms --input x.npy --entry infer --json
+"""
+BENCH_EXAMPLES = """examples:
+  ms-bench model.ms
+  ms-bench model.ms --entry train --size batch=16 --threads 1 --profile
+  ms-bench model.ms --json > latency.json
+"""
+INSPECT_EXAMPLES = """examples:
+  ms-inspect model.ms
+  ms-inspect model.ms --graph model.svg
+  ms-inspect model.ms --verify release.pub
+"""
+
+
+def run(argv: list[str] | None = None) -> None:
+    """ms-run: one run of an entry on arrays from files."""
+    parser = _parser("ms-run", "Run a model once: arrays in and out as .npy files.", RUN_EXAMPLES)
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="an input; NAME= may be left out for the only one",
+    )
+    parser.add_argument(
+        "--output-dir", type=Path, metavar="DIR", help="write each output to DIR/<name>.npy"
+    )
+    _finish("ms-run", parser, argv, _run)
+
+
+def bench(argv: list[str] | None = None) -> None:
+    """ms-bench: how long an entry takes and how much memory it wants."""
+    parser = _parser(
+        "ms-bench", "Measure a model's latency and memory on random inputs.", BENCH_EXAMPLES
+    )
+    parser.add_argument(
+        "--runs",
+        type=_positive,
+        default=100,
+        metavar="N",
+        help="how many runs to time (default 100)",
+    )
+    parser.add_argument(
+        "--warmup", type=_positive, default=5, metavar="N", help="runs before that (default 5)"
+    )
+    parser.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="the size of a free dimension (default: the smallest)",
+    )
+    parser.add_argument("--profile", action="store_true", help="add a table of all nodes")
+    _finish("ms-bench", parser, argv, _bench)
+
+
+def inspect(argv: list[str] | None = None) -> None:
+    """ms-inspect: what a model file holds."""
+    parser = _parser("ms-inspect", "Show what a model file holds.", INSPECT_EXAMPLES)
+    parser.add_argument("--graph", type=Path, metavar="FILE.svg", help="draw the entry's graph")
+    parser.add_argument(
+        "--verify",
+        metavar="KEY",
+        help="fail unless this Ed25519 public key (64 hex digits, or a file: raw, hex, PEM) signed",
+    )
+    _finish("ms-inspect", parser, argv, _inspect)
+
+
+def _parser(prog: str, about: str, examples: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description=about,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", metavar="MODEL.ms", type=Path)
+    parser.add_argument(
+        "--entry", metavar="NAME", help="the entry point (default: infer, or the first one)"
+    )
+    parser.add_argument("--threads", type=_positive, default=2, metavar="N", help="default 2")
+    parser.add_argument(
+        "--backend", default="auto", metavar="NAME", help="auto, ref, avx2 or neon (default auto)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _finish(
+    prog: str,
+    parser: argparse.ArgumentParser,
+    argv: list[str] | None,
+    work: Callable[[argparse.Namespace], str],
+) -> None:
+    """Parse, work, print; on a failure print one line and exit with 1."""
+    args = parser.parse_args(argv)
+    try:
+        print(work(args))
+    except (LiteError, OSError, ImportError) as error:
+        print(f"{prog}: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _run(args: argparse.Namespace) -> str:
+    session = _load(args)
+    takes = session.inputs(args.entry)
+    arrays = {}
+    for text in args.input:
+        name, equals, path = text.rpartition("=")
+        if not equals and len(takes) != 1:
+            raise LiteError(
+                f"--input {text}: want NAME=FILE.npy; inputs are {', '.join(i.name for i in takes)}"
+            )
+        arrays[name if equals else takes[0].name] = _read_array(path)
+    outputs = session.run(arrays, args.entry)
+    if args.output_dir:
+        args.output_dir.mkdir(parents=True, exist_ok=True)
+        for name, y in outputs.items():
+            _write_array(args.output_dir / f"{_file_name(name)}.npy", y)
+    rows = {name: _summary(y) for name, y in outputs.items()}
+    if args.json:
+        return json.dumps({"entry": args.entry, "outputs": rows})
+    return "\n".join(
+        f"{name}: " + "  ".join(f"{k} {v}" for k, v in row.items()) for name, row in rows.items()
+    )
+
+
+def _bench(args: argparse.Namespace) -> str:
+    session = _load(args)
+    session.resize(dict(_size(text) for text in args.size))
+    result = measure(session, args.entry, runs=args.runs, warmup=args.warmup, profile=args.profile)
+    if args.json:
+        return json.dumps(result.as_dict() | {"threads": args.threads, "backend": args.backend})
+    return str(result)
+
+
+def _inspect(args: argparse.Namespace) -> str:
+    if args.verify:
+        verify(args.model.read_bytes(), read_key(args.verify))
+    session = _load(args)
+    report = inspect_model(session, args.model.stat().st_size, signer(args.model.read_bytes()))
+    report["verified"] = bool(args.verify)
+    if args.graph:
+        _write(args.graph, lambda path: path.write_text(draw(session, args.entry)))
+    return json.dumps(report) if args.json else report_text(report)
+
+
+def _load(args: argparse.Namespace) -> Session:
+    session = load(args.model, args.threads, args.backend)
+    if args.entry is not None and args.entry not in session.entries:
+        raise LiteError(f"{args.model}: no entry {args.entry}; it has {', '.join(session.entries)}")
+    return session
+
+
+def _read_array(path: str) -> Array:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise LiteError(f"{path}: not a .npy file ({error})") from None
+
+
+def _write_array(path: Path, array: Array) -> None:
+    def save(part: Path) -> None:
+        with part.open("wb") as file:
+            np.save(file, array)
+
+    _write(path, save)
+
+
+def _write(path: Path, save: Callable[[Path], Any]) -> None:
+    """Write beside the path, then rename: no half-written file is left behind."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        save(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _file_name(name: str) -> str:
+    """An output's name as a file name: a model must not choose a folder."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".") or "output"
+
+
+def _summary(y: Array) -> dict[str, Any]:
+    row: dict[str, Any] = {"dtype": y.dtype.name, "shape": list(y.shape)}
+    if y.size:
+        row |= {"min": y.min().item(), "max": y.max().item(), "mean": float(y.mean())}
+    return row
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = text.partition("=")
+    if not name or not size.isdigit():
+        raise LiteError(f"--size {text}: want NAME=N")
+    return name, int(size)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
+    return int(text)

@@ -1,0 +1,354 @@
+// The C interface (include/lite/lite.h): numbers are checked here, everything else is the session's.
+
+#include <cstring>
+#include <new>
+
+#include "exec/session.h"
+#include "lite/lite.h"
+
+using lite::Arena;
+using lite::Array;
+using lite::DType;
+using lite::Entry;
+using lite::Error;
+using lite::Model;
+using lite::Session;
+using lite::SessionOptions;
+using lite::Status;
+using lite::Tensor;
+
+static_assert(LITE_CANCELLED == static_cast<int>(Status::kCancelled) && LITE_F64 == static_cast<int>(DType::f64) &&
+                  LITE_MAX_RANK == lite::kMaxRank,
+              "lite.h and the runtime agree");
+
+struct lite_session {
+  Session session;
+  Error error;
+};
+
+namespace {
+
+lite_status code_of(Status status) { return static_cast<lite_status>(status); }
+
+bool below(int32_t number, size_t count) { return number >= 0 && static_cast<size_t>(number) < count; }
+
+lite_status refuse(lite_session* s, const char* what, int32_t number, size_t count) {
+  return code_of(s->error.set(Status::kBadArgument, "%s %d: there are %zu", what, number, count));
+}
+
+// The entry, loaded; null and an error otherwise.
+Entry* entry_of(lite_session* s, int32_t number) {
+  const size_t count = s->session.model().entries();
+  if (below(number, count)) return s->session.entry(static_cast<uint32_t>(number), s->error);
+  refuse(s, "entry", number, count);
+  return nullptr;
+}
+
+void describe(const Tensor& from, const char* name, lite_tensor* to) {
+  *to = {};
+  to->name = name;
+  to->data = from.data;
+  to->size_bytes = from.size_bytes();
+  to->dtype = static_cast<int32_t>(from.dtype);
+  to->rank = from.rank();
+  std::memcpy(to->shape, from.shape.data, sizeof to->shape);
+}
+
+// A tensor of an entry, whose sizes may not be known yet.
+void describe_value(const Model& model, const Entry& entry, uint32_t id, const char* name, lite_tensor* to) {
+  describe(entry.tensor(id), name, to);
+  if (id < model.weights()) return;
+  to->size_bytes = lite::size_of(static_cast<DType>(to->dtype));
+  for (int i = 0; i < to->rank; ++i) {
+    if (!entry.sizes().word(entry.shape_words(id)[i], &to->shape[i])) to->shape[i] = -1;
+    to->size_bytes *= to->shape[i] < 0 ? 0 : static_cast<size_t>(to->shape[i]);
+  }
+}
+
+template <typename OpenModel>
+lite_status open_session(const lite_options* given, lite_session** out, char* text, size_t text_size, OpenModel open) {
+  const lite_options defaults = lite_default_options();
+  const lite_options& o = given != nullptr ? *given : defaults;
+  Error error;
+  lite_session* s = nullptr;
+  if (o.struct_size < sizeof defaults) {
+    error.set(Status::kBadArgument, "lite_options: struct_size is %zu, want %zu", o.struct_size, sizeof defaults);
+  } else if ((s = new (std::nothrow) lite_session) == nullptr) {
+    error.set(Status::kOutOfMemory, "no memory for a session");
+  } else {
+    const SessionOptions options{o.threads, o.backend, o.check_finite != 0, static_cast<size_t>(o.most_memory)};
+    if (open(s->session, options, error) != Status::kOk) {
+      delete s;
+      s = nullptr;
+    }
+  }
+  *out = s;
+  if (s == nullptr && text != nullptr && text_size > 0) std::snprintf(text, text_size, "%s", error.text);
+  return code_of(error.status);
+}
+
+lite_status size_text(lite_session* s, Entry* entry, uint32_t id, int32_t axis, char* text, size_t text_size) {
+  const size_t rank = static_cast<size_t>(entry->tensor(id).rank());
+  if (!below(axis, rank)) return refuse(s, "axis", axis, rank);
+  if (text_size > 0) s->session.model().size_text(entry->shape_words(id)[axis], text, text_size);
+  return LITE_OK;
+}
+
+template <typename NameOf>
+int32_t find(uint32_t count, const char* wanted, NameOf name_of) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (std::strcmp(name_of(i), wanted) == 0) return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
+}  // namespace
+
+const char* lite_version(void) { return LITE_VERSION; }
+
+const char* lite_dtype_name(int32_t dtype) {
+  return dtype >= LITE_F32 && dtype <= LITE_F64 ? lite::name_of(static_cast<DType>(dtype)) : nullptr;
+}
+
+lite_options lite_default_options(void) { return {sizeof(lite_options), 2, 0, "auto", 0}; }
+
+lite_status lite_open(const char* path, const lite_options* options, lite_session** session, char* error,
+                      size_t error_size) {
+  return open_session(options, session, error, error_size,
+                      [&](Session& s, const SessionOptions& o, Error& e) { return s.open(path, o, e); });
+}
+
+lite_status lite_open_memory(const void* bytes, size_t size, const lite_options* options, lite_session** session,
+                             char* error, size_t error_size) {
+  return open_session(options, session, error, error_size,
+                      [&](Session& s, const SessionOptions& o, Error& e) { return s.open_memory(bytes, size, o, e); });
+}
+
+void lite_close(lite_session* session) { delete session; }
+
+const char* lite_last_error(const lite_session* session) { return session->error.text; }
+
+int32_t lite_entry_count(const lite_session* s) { return static_cast<int32_t>(s->session.model().entries()); }
+
+const char* lite_entry_name(const lite_session* s, int32_t entry) {
+  const Model& model = s->session.model();
+  if (!below(entry, model.entries())) return "";
+  return model.name(model.entry(static_cast<uint32_t>(entry)).name());
+}
+
+int32_t lite_find_entry(const lite_session* s, const char* name) { return s->session.model().find_entry(name); }
+
+int32_t lite_input_count(lite_session* s, int32_t entry) {
+  const Entry* e = entry_of(s, entry);
+  return e != nullptr ? static_cast<int32_t>(e->inputs()) : 0;
+}
+
+int32_t lite_output_count(lite_session* s, int32_t entry) {
+  const Entry* e = entry_of(s, entry);
+  return e != nullptr ? static_cast<int32_t>(e->outputs()) : 0;
+}
+
+int32_t lite_find_input(lite_session* s, int32_t entry, const char* name) {
+  const Entry* e = entry_of(s, entry);
+  return e != nullptr ? find(e->inputs(), name, [&](uint32_t i) { return e->input_name(i); }) : -1;
+}
+
+int32_t lite_find_output(lite_session* s, int32_t entry, const char* name) {
+  const Entry* e = entry_of(s, entry);
+  return e != nullptr ? find(e->outputs(), name, [&](uint32_t i) { return e->output_name(i); }) : -1;
+}
+
+lite_status lite_input(lite_session* s, int32_t entry, int32_t input, lite_tensor* tensor) {
+  const Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  if (!below(input, e->inputs())) return refuse(s, "input", input, e->inputs());
+  const uint32_t id = s->session.model().weights() + static_cast<uint32_t>(input);
+  describe_value(s->session.model(), *e, id, e->input_name(static_cast<uint32_t>(input)), tensor);
+  tensor->data = nullptr;
+  return LITE_OK;
+}
+
+lite_status lite_output(lite_session* s, int32_t entry, int32_t output, lite_tensor* tensor) {
+  const Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  if (!below(output, e->outputs())) return refuse(s, "output", output, e->outputs());
+  const uint32_t number = static_cast<uint32_t>(output);
+  describe_value(s->session.model(), *e, e->output_id(number), e->output_name(number), tensor);
+  return LITE_OK;
+}
+
+lite_status lite_input_size(lite_session* s, int32_t entry, int32_t input, int32_t axis, char* text, size_t text_size) {
+  Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  if (!below(input, e->inputs())) return refuse(s, "input", input, e->inputs());
+  return size_text(s, e, s->session.model().weights() + static_cast<uint32_t>(input), axis, text, text_size);
+}
+
+lite_status lite_output_size(lite_session* s, int32_t entry, int32_t output, int32_t axis, char* text,
+                             size_t text_size) {
+  Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  if (!below(output, e->outputs())) return refuse(s, "output", output, e->outputs());
+  return size_text(s, e, e->output_id(static_cast<uint32_t>(output)), axis, text, text_size);
+}
+
+int32_t lite_symbol_count(const lite_session* s) { return static_cast<int32_t>(s->session.model().symbols()); }
+
+lite_status lite_symbol_info(lite_session* s, int32_t symbol, lite_symbol* info) {
+  const Model& model = s->session.model();
+  if (!below(symbol, model.symbols())) return refuse(s, "free dimension", symbol, model.symbols());
+  const auto& row = model.symbol(static_cast<uint32_t>(symbol));
+  *info = {model.name(row.name()), row.low(), row.high()};
+  return LITE_OK;
+}
+
+int32_t lite_metadata_count(const lite_session* s) {
+  return static_cast<int32_t>(lite::length(s->session.model().index().metadata()));
+}
+
+lite_status lite_metadata(lite_session* s, int32_t number, const char** key, const char** value) {
+  const size_t count = lite::length(s->session.model().index().metadata());
+  if (!below(number, count)) return refuse(s, "metadata", number, count);
+  const auto* pair = s->session.model().index().metadata()->Get(static_cast<uint32_t>(number));
+  *key = pair->key()->c_str();
+  *value = pair->value()->c_str();
+  return LITE_OK;
+}
+
+lite_status lite_set_input(lite_session* s, int32_t entry, int32_t input, const lite_tensor* given) {
+  Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  if (!below(input, e->inputs())) return refuse(s, "input", input, e->inputs());
+  const char* name = e->input_name(static_cast<uint32_t>(input));
+  Tensor tensor;
+  bool good = lite_dtype_name(given->dtype) != nullptr && given->rank >= 0 && given->rank <= LITE_MAX_RANK;
+  int64_t elements = 1;
+  for (int i = 0; good && i < given->rank; ++i) {
+    good = given->shape[i] >= 0 && (elements *= given->shape[i]) <= lite::kMaxElements;
+    tensor.shape.data[i] = given->shape[i];
+  }
+  if (!good || (given->data == nullptr && elements > 0)) {
+    return code_of(s->error.set(Status::kBadArgument, "input %.60s: not a tensor", name));
+  }
+  tensor.data = given->data;
+  tensor.dtype = static_cast<DType>(given->dtype);
+  tensor.shape.size = given->rank;
+  if (given->size_bytes != tensor.size_bytes()) {
+    return code_of(s->error.set(Status::kBadArgument, "input %.60s: %zu bytes, want %zu", name, given->size_bytes,
+                                tensor.size_bytes()));
+  }
+  return code_of(e->set_input(static_cast<uint32_t>(input), tensor, s->error));
+}
+
+lite_status lite_run(lite_session* s, int32_t entry) {
+  Entry* e = entry_of(s, entry);
+  return code_of(e != nullptr ? s->session.run(*e, s->error) : s->error.status);
+}
+
+lite_status lite_resize(lite_session* s, const char* const* symbols, const int32_t* sizes, int32_t count) {
+  const Model& model = s->session.model();
+  Array<int32_t> wanted;
+  if (!wanted.allocate(model.symbols())) return code_of(s->error.set(Status::kOutOfMemory, "no memory for sizes"));
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t k = find(model.symbols(), symbols[i], [&](uint32_t n) { return model.name(model.symbol(n).name()); });
+    if (k < 0) {
+      return code_of(s->error.set(Status::kBadArgument, "%.60s: no free dimension of this model", symbols[i]));
+    }
+    const auto& symbol = model.symbol(static_cast<uint32_t>(k));
+    if (sizes[i] < symbol.low() || sizes[i] > symbol.high()) {
+      return code_of(s->error.set(Status::kBadArgument, "%.60s = %d: want %d to %d", symbols[i], sizes[i], symbol.low(),
+                                  symbol.high()));
+    }
+    wanted[static_cast<size_t>(k)] = sizes[i];
+  }
+  return code_of(s->session.resize(wanted, s->error));
+}
+
+lite_status lite_memory_info(lite_session* s, int32_t entry, lite_memory* memory) {
+  Entry* e = entry_of(s, entry);
+  if (e == nullptr || s->session.plan(*e, s->error) != Status::kOk) return code_of(s->error.status);
+  *memory = {e->planned_size(), e->least_size(), 0};
+  for (uint32_t id = 0; id < s->session.model().weights(); ++id) {
+    memory->weight_bytes += s->session.weight(id).size_bytes();
+  }
+  return LITE_OK;
+}
+
+int32_t lite_weight_count(const lite_session* s) { return static_cast<int32_t>(s->session.model().weights()); }
+
+int32_t lite_find_weight(const lite_session* s, const char* name) {
+  const Model& model = s->session.model();
+  return find(model.weights(), name, [&](uint32_t id) { return model.name(model.weight(id).name()); });
+}
+
+lite_status lite_weight(lite_session* s, int32_t weight, lite_tensor* tensor, int32_t* kind) {
+  const Model& model = s->session.model();
+  if (!below(weight, model.weights())) return refuse(s, "weight", weight, model.weights());
+  const uint32_t id = static_cast<uint32_t>(weight);
+  describe(s->session.weight(id), model.name(model.weight(id).name()), tensor);
+  if (kind != nullptr) *kind = model.weight(id).kind();
+  return LITE_OK;
+}
+
+lite_status lite_set_weight(lite_session* s, int32_t weight, const void* bytes, size_t size) {
+  const size_t count = s->session.model().weights();
+  if (!below(weight, count)) return refuse(s, "weight", weight, count);
+  return code_of(s->session.set_weight(static_cast<uint32_t>(weight), bytes, size, s->error));
+}
+
+lite_status lite_save(lite_session* s, const char* path) { return code_of(s->session.save(path, s->error)); }
+
+lite_status lite_save_memory(lite_session* s, void** bytes, size_t* size) {
+  Arena file;
+  const Status status = s->session.save_memory(&file, s->error);
+  *size = status == Status::kOk ? s->session.model().size() : 0;
+  *bytes = file.release();
+  return code_of(status);
+}
+
+void lite_free(void* bytes) { std::free(bytes); }
+
+lite_status lite_profile(lite_session* s, int32_t on) {
+  s->session.set_profile(on != 0);
+  return LITE_OK;
+}
+
+int32_t lite_node_count(lite_session* s, int32_t entry) {
+  const Entry* e = entry_of(s, entry);
+  return e != nullptr ? static_cast<int32_t>(e->steps().size()) : 0;
+}
+
+lite_status lite_node_info(lite_session* s, int32_t entry, int32_t node, lite_node* info) {
+  const Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  if (!below(node, e->steps().size())) return refuse(s, "node", node, e->steps().size());
+  const uint32_t number = static_cast<uint32_t>(node);
+  const lite::Step& step = e->steps()[number];
+  *info = {step.op->name,         step.kernel != nullptr ? step.kernel->isa : "none",
+           e->source(number),     step.ids,
+           step.ids + step.given, step.given,
+           step.op->results,      step.nanoseconds};
+  return LITE_OK;
+}
+
+int32_t lite_value_count(lite_session* s, int32_t entry) {
+  const Entry* e = entry_of(s, entry);
+  return e != nullptr ? static_cast<int32_t>(s->session.model().weights() + e->values()) : 0;
+}
+
+lite_status lite_value(lite_session* s, int32_t entry, int32_t id, lite_tensor* tensor) {
+  const Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  const size_t count = s->session.model().weights() + e->values();
+  if (!below(id, count)) return refuse(s, "value", id, count);
+  const uint32_t number = static_cast<uint32_t>(id);
+  describe_value(s->session.model(), *e, number, e->value_name(number), tensor);
+  tensor->data = nullptr;
+  return LITE_OK;
+}
+
+int32_t lite_output_id(lite_session* s, int32_t entry, int32_t output) {
+  const Entry* e = entry_of(s, entry);
+  if (e == nullptr || !below(output, e->outputs())) return -1;
+  return static_cast<int32_t>(e->output_id(static_cast<uint32_t>(output)));
+}

@@ -1,0 +1,181 @@
+#include "exec/session.h"
+
+#include <cstring>
+#include <new>
+
+#include "core/cpu_info.h"
+#include "format/container.h"
+
+namespace lite {
+namespace {
+
+constexpr int kMostThreads = 256;
+
+// The backend's name as a constant of this file; null for "auto". False: this processor has no such instructions.
+bool known_backend(const char* wanted, const char** backend) {
+  *backend = nullptr;
+  if (wanted == nullptr || std::strcmp(wanted, "auto") == 0) return true;
+  const CpuInfo cpu = detect_cpu();
+  if (std::strcmp(wanted, "ref") == 0) *backend = "ref";
+  if (std::strcmp(wanted, "avx2") == 0 && cpu.avx2) *backend = "avx2";
+  if (std::strcmp(wanted, "neon") == 0 && cpu.neon) *backend = "neon";
+  return *backend != nullptr;
+}
+
+}  // namespace
+
+Session::~Session() {
+  for (Entry* entry : entries_) delete entry;
+  ThreadPool::destroy(pool_);
+}
+
+Status Session::open(const char* path, const SessionOptions& options, Error& error) {
+  LITE_TRY(model_.open(path, error));
+  return start(options, error);
+}
+
+Status Session::open_memory(const void* bytes, size_t size, const SessionOptions& options, Error& error) {
+  LITE_TRY(model_.open_memory(bytes, size, error));
+  return start(options, error);
+}
+
+Status Session::start(const SessionOptions& options, Error& error) {
+  if (options.threads < 1 || options.threads > kMostThreads) {
+    return error.set(Status::kBadArgument, "threads = %d: want 1 to %d", options.threads, kMostThreads);
+  }
+  if (!known_backend(options.backend, &backend_)) {
+    return error.set(Status::kBadArgument, "backend %.40s: want auto, ref, or avx2 or neon on such a processor",
+                     options.backend);
+  }
+  check_finite_ = options.check_finite;
+  most_memory_ = options.most_memory;
+  LITE_TRY(load_weights(error));
+  pool_ = ThreadPool::create(options.threads);
+  if (pool_ == nullptr || !entries_.allocate(model_.entries()) || !sizes_.allocate(model_.symbols())) {
+    return error.set(Status::kOutOfMemory, "no memory for a session of %d threads", options.threads);
+  }
+  return Status::kOk;
+}
+
+// Weights that an entry may overwrite move to memory of our own; all others stay where they lie in the file.
+Status Session::load_weights(Error& error) {
+  if (!weights_.allocate(model_.weights())) return error.set(Status::kOutOfMemory, "no memory for the list of weights");
+  size_t size = 0;
+  for (uint32_t id = 0; id < weights_.size(); ++id) {
+    weights_[id] = model_.weight_tensor(id);
+    if (is_writable(id)) size += Arena::round_up(weights_[id].size_bytes());
+  }
+  if (!writable_.reserve(size)) return error.set(Status::kOutOfMemory, "no memory for %zu bytes of weights", size);
+  unsigned char* at = writable_.data();
+  for (uint32_t id = 0; id < weights_.size(); ++id) {
+    if (!is_writable(id)) continue;
+    std::memcpy(at, weights_[id].data, weights_[id].size_bytes());
+    weights_[id].data = at;
+    at += Arena::round_up(weights_[id].size_bytes());
+  }
+  return Status::kOk;
+}
+
+bool Session::is_writable(uint32_t id) const {
+  const auto kind = static_cast<WeightKind>(model_.weight(id).kind());
+  return kind == WeightKind::trainable || kind == WeightKind::state;
+}
+
+Entry* Session::entry(uint32_t number, Error& error) {
+  if (entries_[number] != nullptr) return entries_[number];
+  Entry* entry = new (std::nothrow) Entry;
+  if (entry == nullptr) {
+    error.set(Status::kOutOfMemory, "no memory for an entry");
+    return nullptr;
+  }
+  if (entry->load(model_, number, weights_.data(), backend_, error) != Status::kOk ||
+      set_sizes(*entry, error) != Status::kOk) {
+    delete entry;
+    return nullptr;
+  }
+  return entries_[number] = entry;
+}
+
+Status Session::plan(Entry& entry, Error& error) { return entry.ready() ? Status::kOk : entry.resize(error); }
+
+Status Session::resize(const Array<int32_t>& sizes, Error& error) {
+  Status first = Status::kOk;
+  for (uint32_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] > 0) sizes_[i] = sizes[i];
+  }
+  for (Entry* entry : entries_) {
+    if (entry == nullptr) continue;
+    Error own;
+    if (set_sizes(*entry, own) == Status::kOk || first != Status::kOk) continue;
+    error = own;
+    first = own.status;
+  }
+  return first;
+}
+
+// Brings an entry to the sizes that `resize` was told.
+Status Session::set_sizes(Entry& entry, Error& error) {
+  for (uint32_t i = 0; i < sizes_.size(); ++i) {
+    if (sizes_[i] > 0) LITE_TRY(entry.sizes().set_symbol(i, sizes_[i], error));
+  }
+  return entry.sizes().changed() ? entry.resize(error) : Status::kOk;
+}
+
+Status Session::run(Entry& entry, Error& error) {
+  LITE_TRY(entry.fit_inputs(error));
+  const size_t size = entry.planned_size();
+  if ((most_memory_ > 0 && size > most_memory_) || !arena_.reserve(size)) {
+    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its plan of %zu bytes", entry.name(), size);
+  }
+  return entry.run({arena_.data(), pool_, profile_, check_finite_}, error);
+}
+
+Status Session::set_weight(uint32_t id, const void* bytes, size_t size, Error& error) {
+  const char* name = model_.name(model_.weight(id).name());
+  if (!is_writable(id)) {
+    return error.set(Status::kBadArgument, "weight %.60s: frozen; want a trainable one or state", name);
+  }
+  Tensor given = weights_[id];
+  given.data = const_cast<void*>(bytes);
+  if (size != given.size_bytes()) {
+    return error.set(Status::kBadArgument, "weight %.60s: %zu bytes, want %zu", name, size, given.size_bytes());
+  }
+  if (!are_bools(given)) return error.set(Status::kBadArgument, "weight %.60s: want bytes of 0 or 1", name);
+  if (size > 0) std::memcpy(weights_[id].data, bytes, size);
+  return Status::kOk;
+}
+
+void Session::set_profile(bool on) {
+  profile_ = on;
+  for (Entry* entry : entries_) {
+    if (entry != nullptr) entry->forget_times();
+  }
+}
+
+Status Session::save(const char* path, Error& error) const {
+  Arena file;
+  LITE_TRY(save_memory(&file, error));
+  return write_file(path, file.data(), model_.size(), error);
+}
+
+// Segments keep their places and sizes, so the index changes in nothing but their hashes.
+Status Session::save_memory(Arena* file, Error& error) const {
+  if (!file->reserve(model_.size())) {
+    return error.set(Status::kOutOfMemory, "no memory for a file of %zu bytes", model_.size());
+  }
+  uint8_t* bytes = file->data();
+  std::memcpy(bytes, model_.bytes(), model_.size());
+  for (uint32_t id = 0; id < weights_.size(); ++id) {
+    if (is_writable(id)) std::memcpy(bytes + model_.weight_offset(id), weights_[id].data, weights_[id].size_bytes());
+  }
+  const format::Index& index = *format::GetIndex(bytes);
+  for (uint32_t i = 0; i < length(index.segments()); ++i) {
+    const format::Segment& segment = *index.segments()->Get(i);
+    uint8_t* hash = const_cast<uint8_t*>(segment.sha256()->data());  // in `bytes`, which is ours
+    Sha256::of(bytes + segment.offset(), segment.size(), hash);
+  }
+  write_trailer(bytes, model_.size(), model_.index_size());
+  return Status::kOk;
+}
+
+}  // namespace lite

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "exec/entry.h"
+
+namespace lite {
+
+struct SessionOptions {
+  int threads = 2;
+  const char* backend = nullptr;  // an instruction set ("ref", "avx2", "neon"); null: the best there is
+  bool check_finite = false;      // stop at the first result that holds a NaN or an infinity
+  size_t most_memory = 0;         // bytes that a plan may want; 0: any number
+};
+
+// An open model: its file, the weights that can change, one arena for all entries, and threads. Not safe to call from
+// two threads at once; two sessions share nothing.
+class Session {
+ public:
+  Session() = default;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  // Open one model, once.
+  Status open(const char* path, const SessionOptions& options, Error& error);
+  Status open_memory(const void* bytes, size_t size, const SessionOptions& options, Error& error);
+
+  const Model& model() const { return model_; }
+  // The entry with this number, made ready the first time that it is asked for; null where that fails.
+  Entry* entry(uint32_t number, Error& error);
+
+  // Plans an entry at its present sizes, if that has not happened yet.
+  Status plan(Entry& entry, Error& error);
+  // Gives free dimensions of all entries other sizes. `sizes` has a number for each symbol; 0 leaves it. An entry that
+  // cannot run at these sizes keeps its own; the first such is the error.
+  Status resize(const Array<int32_t>& sizes, Error& error);
+
+  // Runs an entry on the inputs that are set. Its outputs stay until the next run or resize of the session.
+  Status run(Entry& entry, Error& error);
+
+  Tensor weight(uint32_t id) const { return weights_[id]; }
+  // Only trainable weights and state can be set.
+  Status set_weight(uint32_t id, const void* bytes, size_t size, Error& error);
+  bool is_writable(uint32_t id) const;
+
+  // Turns measuring of nodes on or off, and forgets the times so far.
+  void set_profile(bool on);
+
+  // The model's file with the weights of today, without the signature.
+  Status save(const char* path, Error& error) const;
+  Status save_memory(Arena* file, Error& error) const;
+
+ private:
+  Status start(const SessionOptions& options, Error& error);
+  Status load_weights(Error& error);
+  Status set_sizes(Entry& entry, Error& error);
+
+  Model model_;
+  Array<Tensor> weights_;  // all: those that can change have their bytes in `writable_`, others in the file
+  Arena writable_;
+  Array<Entry*> entries_;  // null: not asked for yet
+  Array<int32_t> sizes_;   // of free dimensions, as `resize` was told; 0: not at all
+  Arena arena_;
+  ThreadPool* pool_ = nullptr;
+  const char* backend_ = nullptr;
+  bool check_finite_ = false;
+  bool profile_ = false;
+  size_t most_memory_ = 0;
+};
+
+}  // namespace lite

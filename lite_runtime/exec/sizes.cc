@@ -1,0 +1,89 @@
+#include "exec/sizes.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lite {
+namespace {
+
+constexpr int64_t kNone = INT64_MIN;
+
+}  // namespace
+
+Status Sizes::load(const Model& model, Error& error) {
+  model_ = &model;
+  if (!symbols_.allocate(model.symbols()) || !kept_.allocate(model.symbols()) ||
+      !values_.allocate(length(model.index().expressions()))) {
+    return error.set(Status::kOutOfMemory, "no memory for the sizes of a model");
+  }
+  for (uint32_t i = 0; i < model.symbols(); ++i) symbols_[i] = model.symbol(i).low();
+  update();
+  keep();
+  return Status::kOk;
+}
+
+Status Sizes::set_symbol(uint32_t number, int32_t size, Error& error) {
+  const format::Symbol& symbol = model_->symbol(number);
+  if (size < symbol.low() || size > symbol.high()) {
+    return error.set(Status::kBadArgument, "%s = %d: want %d to %d", model_->name(symbol.name()), size, symbol.low(),
+                     symbol.high());
+  }
+  symbols_[number] = size;
+  return Status::kOk;
+}
+
+bool Sizes::changed() const { return !std::equal(symbols_.begin(), symbols_.end(), kept_.begin()); }
+
+void Sizes::keep() { std::copy(symbols_.begin(), symbols_.end(), kept_.begin()); }
+
+void Sizes::restore() {
+  std::copy(kept_.begin(), kept_.end(), symbols_.begin());
+  update();
+}
+
+void Sizes::update() {
+  for (uint32_t i = 0; i < values_.size(); ++i) {
+    if (!evaluate(model_->expression(i), symbols_.data(), &values_[i])) values_[i] = kNone;
+  }
+}
+
+bool Sizes::word(int32_t word, int32_t* number) const {
+  const int64_t value = is_number(word) ? word : values_[expression_of(word)];
+  *number = static_cast<int32_t>(value);
+  return *number == value;
+}
+
+Status Sizes::unify(const int32_t* words, const Ints& shape, const char* input, Error& error) {
+  for (int i = 0; i < shape.size; ++i) {
+    if (is_number(words[i])) continue;
+    const int symbol = lone_symbol(model_->expression(expression_of(words[i])));
+    if (symbol < 0 || symbols_[static_cast<uint32_t>(symbol)] == shape[i]) continue;
+    if (set_symbol(static_cast<uint32_t>(symbol), shape[i], error) != Status::kOk) {
+      char reason[sizeof error.text];
+      std::memcpy(reason, error.text, sizeof reason);
+      return error.set(Status::kBadArgument, "input %.60s: %.180s", input, reason);
+    }
+  }
+  return Status::kOk;
+}
+
+ShapeText::ShapeText(const Ints& shape) {
+  int size = std::snprintf(text, sizeof text, "[");
+  for (int i = 0; i < shape.size && size < static_cast<int>(sizeof text); ++i) {
+    size += std::snprintf(text + size, sizeof text - static_cast<size_t>(size), i > 0 ? ",%d" : "%d", shape[i]);
+  }
+  std::strncat(text, "]", sizeof text - std::strlen(text) - 1);
+}
+
+ShapeText::ShapeText(const Model& model, const int32_t* words, int rank) {
+  std::strcpy(text, "[");
+  for (int i = 0; i < rank; ++i) {
+    char size[40];
+    model.size_text(words[i], size, sizeof size);
+    if (i > 0) std::strncat(text, ",", sizeof text - std::strlen(text) - 1);
+    std::strncat(text, size, sizeof text - std::strlen(text) - 1);
+  }
+  std::strncat(text, "]", sizeof text - std::strlen(text) - 1);
+}
+
+}  // namespace lite

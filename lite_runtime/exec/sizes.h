@@ -1,0 +1,42 @@
+#pragma once
+
+#include "format/model.h"
+
+namespace lite {
+
+// The sizes of an entry's free dimensions, and with them every word of the pool that stands for a size or an integer.
+class Sizes {
+ public:
+  // Starts with the smallest sizes that the model was made for.
+  Status load(const Model& model, Error& error);
+
+  int32_t symbol(uint32_t number) const { return symbols_[number]; }
+
+  // Gives a free dimension another size, for the time being: `update` must follow before `word` is used, and in the
+  // end `keep` or `restore`.
+  Status set_symbol(uint32_t number, int32_t size, Error& error);
+  bool changed() const;
+  void update();
+  void keep();
+  void restore();
+
+  // The number that a word stands for. False: it does not fit 32 bits at these sizes.
+  bool word(int32_t word, int32_t* number) const;
+
+  // Chooses sizes so that shape words at `words` become `shape`, as far as they are free dimensions.
+  Status unify(const int32_t* words, const Ints& shape, const char* input, Error& error);
+
+ private:
+  const Model* model_ = nullptr;
+  Array<int32_t> symbols_, kept_;
+  Array<int64_t> values_;  // of the expressions; kNone: has no value
+};
+
+// A shape in brackets, such as "[8,3]" or, from the words of a file, "[batch,3]"; cut where it is too long.
+struct ShapeText {
+  explicit ShapeText(const Ints& shape);
+  ShapeText(const Model& model, const int32_t* words, int rank);
+  char text[96];
+};
+
+}  // namespace lite

@@ -1,0 +1,188 @@
+/* The C interface of the runtime: open a model, run its entries, change and save its weights.
+
+   Functions that can fail return a lite_status; the reason is then one line in lite_last_error(session), or in `error`
+   where there is no session yet. Entries, inputs, outputs and weights are numbered from 0. Strings and the arrays that
+   structs point to belong to the session and live as long as it does. A session must not be used from two threads at
+   once; two sessions share nothing. */
+
+#ifndef LITE_LITE_H_
+#define LITE_LITE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define LITE_API
+#else
+#define LITE_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lite_status {
+  LITE_OK = 0,
+  LITE_BAD_ARGUMENT = 1, /* an unknown name, a wrong shape or type */
+  LITE_BAD_FILE = 2,     /* the model file is damaged, hostile or of another version */
+  LITE_NO_KERNEL = 3,    /* no kernel for an operator and a type in this build */
+  LITE_BAD_INDEX = 4,    /* data out of range: a label, a gather index */
+  LITE_OUT_OF_MEMORY = 5,
+  LITE_IO = 6,
+  LITE_NOT_FINITE = 7, /* a NaN or an infinity, where `check_finite` is on */
+  LITE_CANCELLED = 8
+} lite_status;
+
+typedef enum lite_dtype {
+  LITE_F32 = 1,
+  LITE_F16 = 2,
+  LITE_I8 = 3,
+  LITE_U8 = 4,
+  LITE_I32 = 5,
+  LITE_I64 = 6,
+  LITE_BOOL = 7,
+  LITE_F64 = 8
+} lite_dtype;
+
+typedef enum lite_weight_kind {
+  LITE_CONSTANT = 0,
+  LITE_TRAINABLE = 1,
+  LITE_STATE = 2,
+  LITE_FROZEN = 3
+} lite_weight_kind;
+
+enum { LITE_MAX_RANK = 8 };
+
+typedef struct lite_session lite_session;
+
+/* A dense, row-major tensor. */
+typedef struct lite_tensor {
+  const char* name;
+  void* data;
+  size_t size_bytes;
+  int32_t dtype; /* lite_dtype */
+  int32_t rank;
+  int32_t shape[LITE_MAX_RANK]; /* -1: a size that is not known yet */
+} lite_tensor;
+
+typedef struct lite_options {
+  size_t struct_size;   /* sizeof(lite_options), so that later versions can add fields */
+  int32_t threads;      /* 1 to 256 */
+  int32_t check_finite; /* 1: stop at the first result that holds a NaN or an infinity */
+  const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "neon" */
+  uint64_t most_memory; /* bytes that an entry's plan may want; 0: any number */
+} lite_options;
+
+/* ---- Sessions ---- */
+
+LITE_API const char* lite_version(void);
+LITE_API const char* lite_dtype_name(int32_t dtype); /* "f32"; null for an unknown one */
+
+/* Two threads, the best kernels that the processor runs, no limit. */
+LITE_API lite_options lite_default_options(void);
+
+/* Opens a model. `options` may be null. On an error, *session is null and `error`, a buffer of `error_size` bytes or
+   null, says why. The file is mapped and must not be changed while it is open; memory is copied. */
+LITE_API lite_status lite_open(const char* path, const lite_options* options, lite_session** session, char* error,
+                               size_t error_size);
+LITE_API lite_status lite_open_memory(const void* bytes, size_t size, const lite_options* options,
+                                      lite_session** session, char* error, size_t error_size);
+LITE_API void lite_close(lite_session* session);
+
+/* Why the last call that failed did so. */
+LITE_API const char* lite_last_error(const lite_session* session);
+
+/* ---- What a model holds ---- */
+
+LITE_API int32_t lite_entry_count(const lite_session* session);
+LITE_API const char* lite_entry_name(const lite_session* session, int32_t entry); /* "": a sub-graph */
+LITE_API int32_t lite_find_entry(const lite_session* session, const char* name);  /* -1: there is none */
+
+LITE_API int32_t lite_input_count(lite_session* session, int32_t entry);
+LITE_API int32_t lite_output_count(lite_session* session, int32_t entry);
+LITE_API int32_t lite_find_input(lite_session* session, int32_t entry, const char* name);
+LITE_API int32_t lite_find_output(lite_session* session, int32_t entry, const char* name);
+
+/* Name, type and shape of an input or an output, at the present sizes of the free dimensions. `data` is null for an
+   input; for an output it holds the result of the last run until the session runs or resizes again. */
+LITE_API lite_status lite_input(lite_session* session, int32_t entry, int32_t input, lite_tensor* tensor);
+LITE_API lite_status lite_output(lite_session* session, int32_t entry, int32_t output, lite_tensor* tensor);
+
+/* One size of an input or an output as the model writes it: "8", "batch", "2*batch + 1". */
+LITE_API lite_status lite_input_size(lite_session* session, int32_t entry, int32_t input, int32_t axis, char* text,
+                                     size_t text_size);
+LITE_API lite_status lite_output_size(lite_session* session, int32_t entry, int32_t output, int32_t axis, char* text,
+                                      size_t text_size);
+
+typedef struct lite_symbol {
+  const char* name;
+  int32_t low, high; /* the sizes that the model was made for */
+} lite_symbol;
+
+LITE_API int32_t lite_symbol_count(const lite_session* session);
+LITE_API lite_status lite_symbol_info(lite_session* session, int32_t symbol, lite_symbol* info);
+
+LITE_API int32_t lite_metadata_count(const lite_session* session);
+LITE_API lite_status lite_metadata(lite_session* session, int32_t number, const char** key, const char** value);
+
+/* ---- Running ---- */
+
+/* What the next run of an entry reads as an input. The bytes are not copied: they must stay until that run. Sizes of
+   free dimensions follow from the shapes of all inputs. */
+LITE_API lite_status lite_set_input(lite_session* session, int32_t entry, int32_t input, const lite_tensor* tensor);
+LITE_API lite_status lite_run(lite_session* session, int32_t entry);
+
+/* Gives free dimensions of all entries other sizes, before inputs do. */
+LITE_API lite_status lite_resize(lite_session* session, const char* const* symbols, const int32_t* sizes,
+                                 int32_t count);
+
+typedef struct lite_memory {
+  size_t planned_bytes; /* of the arena that a run of the entry wants: results and scratch */
+  size_t least_bytes;   /* no plan could do with less */
+  size_t weight_bytes;  /* of the weights, all entries together */
+} lite_memory;
+
+LITE_API lite_status lite_memory_info(lite_session* session, int32_t entry, lite_memory* memory);
+
+/* ---- Weights ---- */
+
+LITE_API int32_t lite_weight_count(const lite_session* session);
+LITE_API int32_t lite_find_weight(const lite_session* session, const char* name);
+/* `data` is where the weight lies; it must not be written. `kind` may be null. */
+LITE_API lite_status lite_weight(lite_session* session, int32_t weight, lite_tensor* tensor, int32_t* kind);
+/* Only trainable weights and state can be set; `size` is the weight's own. */
+LITE_API lite_status lite_set_weight(lite_session* session, int32_t weight, const void* bytes, size_t size);
+
+/* The model's file with the weights of today, without its signature: to a path, where a reader sees the old file or
+   the new one, whole; or to memory, which lite_free gives back. */
+LITE_API lite_status lite_save(lite_session* session, const char* path);
+LITE_API lite_status lite_save_memory(lite_session* session, void** bytes, size_t* size);
+LITE_API void lite_free(void* bytes);
+
+/* ---- Looking inside ---- */
+
+typedef struct lite_node {
+  const char* op;
+  const char* kernel;    /* the instruction set of its kernel: "ref", "avx2", "neon"; "none" where there is none */
+  const char* source;    /* where it comes from */
+  const int32_t* inputs; /* ids: a number below the count of weights is a weight, -1 is left out */
+  const int32_t* outputs;
+  int32_t input_count, output_count;
+  int64_t nanoseconds; /* spent in it since lite_profile */
+} lite_node;
+
+/* Turns measuring on or off and sets all times to zero. */
+LITE_API lite_status lite_profile(lite_session* session, int32_t on);
+LITE_API int32_t lite_node_count(lite_session* session, int32_t entry);
+LITE_API lite_status lite_node_info(lite_session* session, int32_t entry, int32_t node, lite_node* info);
+/* Name, type and shape of any tensor of an entry by its id; `data` is null. */
+LITE_API lite_status lite_value(lite_session* session, int32_t entry, int32_t id, lite_tensor* tensor);
+LITE_API int32_t lite_value_count(lite_session* session, int32_t entry); /* ids are below it, weights among them */
+/* Inputs have the ids from lite_weight_count on; this is an output's. -1: there is no such output. */
+LITE_API int32_t lite_output_id(lite_session* session, int32_t entry, int32_t output);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

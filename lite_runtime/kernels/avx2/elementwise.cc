@@ -1,0 +1,8 @@
+#include "kernels/avx2/vector.h"
+#include "kernels/vector/elementwise.h"
+
+#define ISA avx2
+namespace {
+using Isa = lite::Avx2;
+}
+#include "kernels/vector/elementwise.inc"

@@ -1,0 +1,203 @@
+#include "kernels/quantized.h"
+
+#include "kernels/kernels.h"
+#include "kernels/ref/checks.h"
+#include "kernels/ref/loops.h"
+#include "kernels/windows.h"
+
+namespace lite {
+namespace {
+
+// Inputs x, w, bias, multiplier, shift of a layer with `channels` results, and its attributes.
+template <typename Attrs>
+bool is_layer(const Call<Attrs>& call, int channels) {
+  if (call.inputs != 5 || call.in[0].dtype != DType::i8 || call.in[1].dtype != DType::i8) return false;
+  for (int i = 2; i < 5; ++i) {
+    if (call.in[i].dtype != DType::i32 || !is_vector(call.in[i], channels)) return false;
+  }
+  return call.y().dtype == DType::i8 && is_int8(call.attrs.x_zero) && is_stored(call.attrs);
+}
+
+// The sum over the window at p, q of image n of (x[channel + c] - zero) * w(i, j)[c], c < channels.
+template <typename Weight>
+int64_t window_sum(const Windows& at, const Tensor& x, int zero, int n, int p, int q, int channel, int channels,
+                   Weight w) {
+  int64_t sum = 0;
+  for (int i = 0; i < at.h.size; ++i) {
+    for (int j = 0; j < at.w.size; ++j) {
+      const int row = at.h.position(p, i), column = at.w.position(q, j);
+      if (!at.h.inside(row) || !at.w.inside(column)) continue;
+      const int8_t* px = x.i8() + ((int64_t{n} * x.dim(1) + row) * x.dim(2) + column) * x.dim(3) + channel;
+      const int8_t* pw = w(i, j);
+      for (int c = 0; c < channels; ++c) sum += (px[c] - zero) * pw[c];
+    }
+  }
+  return sum;
+}
+
+// y[n,p,q,k] = value(n, p, q, k)
+template <typename Value>
+void for_image(const Tensor& y, Value value) {
+  int8_t* to = y.i8();
+  for (int n = 0; n < y.dim(0); ++n) {
+    for (int p = 0; p < y.dim(1); ++p) {
+      for (int q = 0; q < y.dim(2); ++q) {
+        for (int k = 0; k < y.dim(3); ++k) *to++ = value(n, p, q, k);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+CHECK(quantized_conv2d) {
+  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
+  const int groups = call.attrs.groups;
+  return call.inputs == 5 && w.rank() == 4 && windows_fit(x, w.dim(1), w.dim(2), y, call.attrs) &&
+         is_layer(call, w.dim(0)) && groups >= 1 && x.dim(3) % groups == 0 && x.dim(3) / groups == w.dim(3) &&
+         y.dim(3) == w.dim(0) && w.dim(0) % groups == 0;
+}
+KERNEL(quantized_conv2d, i8, ref) {
+  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
+  const Windows windows = windows_of(x, w.dim(1), w.dim(2), y, call.attrs);
+  const Channels channels = channels_of(call);
+  const Stored stored = stored_of(call.attrs);
+  const int c = w.dim(3), k_group = w.dim(0) / call.attrs.groups;
+  if (!channels.valid(w.dim(0))) return Status::kBadIndex;
+  for_image(y, [&](int n, int p, int q, int k) {
+    const auto weight = [&](int i, int j) { return w.i8() + ((int64_t{k} * w.dim(1) + i) * w.dim(2) + j) * c; };
+    const int64_t sum = window_sum(windows, x, call.attrs.x_zero, n, p, q, k / k_group * c, c, weight);
+    return channels.finish(sum, k, stored);
+  });
+  return Status::kOk;
+}
+
+CHECK(quantized_depthwise_conv2d) {
+  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
+  return call.inputs == 5 && w.rank() == 3 && windows_fit(x, w.dim(0), w.dim(1), y, call.attrs) &&
+         is_layer(call, w.dim(2)) && x.dim(3) == w.dim(2) && y.dim(3) == w.dim(2);
+}
+KERNEL(quantized_depthwise_conv2d, i8, ref) {
+  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
+  const Windows windows = windows_of(x, w.dim(0), w.dim(1), y, call.attrs);
+  const Channels channels = channels_of(call);
+  const Stored stored = stored_of(call.attrs);
+  if (!channels.valid(w.dim(2))) return Status::kBadIndex;
+  for_image(y, [&](int n, int p, int q, int k) {
+    const auto weight = [&](int i, int j) { return w.i8() + (int64_t{i} * w.dim(1) + j) * w.dim(2) + k; };
+    return channels.finish(window_sum(windows, x, call.attrs.x_zero, n, p, q, k, 1, weight), k, stored);
+  });
+  return Status::kOk;
+}
+
+CHECK(quantized_linear) {
+  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
+  if (call.inputs != 5 || x.rank() < 1 || y.rank() != x.rank() || w.rank() != 2) return false;
+  for (int i = 0; i + 1 < x.rank(); ++i) {
+    if (x.dim(i) != y.dim(i)) return false;
+  }
+  return x.dim(-1) == w.dim(1) && y.dim(-1) == w.dim(0) && is_layer(call, w.dim(0));
+}
+KERNEL(quantized_linear, i8, ref) {
+  const Tensor &x = call.in[0], &w = call.in[1];
+  const Channels channels = channels_of(call);
+  const Stored stored = stored_of(call.attrs);
+  const int64_t rows = rows_of(x);
+  int8_t* to = call.y().i8();
+  if (!channels.valid(w.dim(0))) return Status::kBadIndex;
+  for (int64_t m = 0; m < rows; ++m) {
+    for (int k = 0; k < w.dim(0); ++k) {
+      int64_t sum = 0;
+      for (int c = 0; c < w.dim(1); ++c) {
+        sum += (x.i8()[m * w.dim(1) + c] - call.attrs.x_zero) * w.i8()[int64_t{k} * w.dim(1) + c];
+      }
+      *to++ = channels.finish(sum, k, stored);
+    }
+  }
+  return Status::kOk;
+}
+
+CHECK(quantized_add) {
+  const auto& attrs = call.attrs;
+  return check_binary(call) && call.y().dtype == DType::i8 && is_int8(attrs.a_zero) && is_int8(attrs.b_zero) &&
+         is_stored(attrs) && attrs.left_shift >= 0 && attrs.left_shift <= kMostLeftShift &&
+         is_multiplier(attrs.a_multiplier, attrs.a_shift) && is_multiplier(attrs.b_multiplier, attrs.b_shift) &&
+         is_multiplier(attrs.y_multiplier, attrs.y_shift);
+}
+KERNEL(quantized_add, i8, ref) {
+  const auto& attrs = call.attrs;
+  const Stored stored = stored_of(attrs);
+  const int unit = 1 << attrs.left_shift;
+  return binary<int8_t, int8_t>(call, [&](int8_t a, int8_t b) {
+    const int32_t fine_a = scale_by_multiplier((a - attrs.a_zero) * unit, attrs.a_multiplier, attrs.a_shift);
+    const int32_t fine_b = scale_by_multiplier((b - attrs.b_zero) * unit, attrs.b_multiplier, attrs.b_shift);
+    return stored(scale_by_multiplier(wrap32(int64_t{fine_a} + fine_b), attrs.y_multiplier, attrs.y_shift));
+  });
+}
+
+CHECK(quantized_mul) {
+  const auto& attrs = call.attrs;
+  return check_binary(call) && call.y().dtype == DType::i8 && is_int8(attrs.a_zero) && is_int8(attrs.b_zero) &&
+         is_stored(attrs) && is_multiplier(attrs.multiplier, attrs.shift);
+}
+KERNEL(quantized_mul, i8, ref) {
+  const auto& attrs = call.attrs;
+  const Stored stored = stored_of(attrs);
+  return binary<int8_t, int8_t>(call, [&](int8_t a, int8_t b) {
+    return stored(scale_by_multiplier((a - attrs.a_zero) * (b - attrs.b_zero), attrs.multiplier, attrs.shift));
+  });
+}
+
+CHECK(quantized_mean) {
+  const auto& attrs = call.attrs;
+  bool reduced[kMaxRank] = {};
+  for (int i = 1; i < attrs.axes.size; ++i) {
+    if (int64_t{attrs.axes[i]} != int64_t{attrs.axes[i - 1]} + 1) return false;
+  }
+  return has_inputs(call, 1, 1, DType::i8) && attrs.axes.size > 0 &&
+         reduces_to(call.in[0], attrs.axes, attrs.keep_dims != 0, call.y(), reduced) && is_int8(attrs.x_zero) &&
+         is_stored(attrs) && is_multiplier(attrs.multiplier, attrs.shift);
+}
+KERNEL(quantized_mean, i8, ref) {
+  const auto& attrs = call.attrs;
+  const Tensor& x = call.in[0];
+  const Stored stored = stored_of(attrs);
+  const int first = attrs.axes[0], behind = first + attrs.axes.size;
+  const int64_t outer = product(x.shape, 0, first), count = product(x.shape, first, behind);
+  const int64_t inner = product(x.shape, behind, x.rank());
+  int8_t* to = call.y().i8();
+  for (int64_t i = 0; i < outer; ++i) {
+    for (int64_t j = 0; j < inner; ++j) {
+      int64_t sum = 0;
+      for (int64_t m = 0; m < count; ++m) sum += x.i8()[(i * count + m) * inner + j] - attrs.x_zero;
+      *to++ = stored(scale_by_multiplier(wrap32(sum), attrs.multiplier, attrs.shift));
+    }
+  }
+  return Status::kOk;
+}
+
+CHECK(quantized_avg_pool2d) {
+  const auto& attrs = call.attrs;
+  const Tensor &x = call.in[0], &y = call.y();
+  return has_inputs(call, 1, 1, DType::i8) && attrs.size.size == 2 &&
+         windows_fit(x, attrs.size[0], attrs.size[1], y, attrs, kNoDilation) && x.dim(3) == y.dim(3) &&
+         is_int8(attrs.low) && is_int8(attrs.high) && attrs.low <= attrs.high;
+}
+KERNEL(quantized_avg_pool2d, i8, ref) {
+  const auto& attrs = call.attrs;
+  const Tensor &x = call.in[0], &y = call.y();
+  const Windows at = windows_of(x, attrs.size[0], attrs.size[1], y, attrs, kNoDilation);
+  const Stored stored = {0, attrs.low, attrs.high};
+  const int8_t one = 1;
+  for_image(y, [&](int n, int p, int q, int k) {
+    const int64_t rows = at.h.behind_inside(at.h.position(p, 0)) - at.h.first_inside(at.h.position(p, 0));
+    const int64_t columns = at.w.behind_inside(at.w.position(q, 0)) - at.w.first_inside(at.w.position(q, 0));
+    const int64_t count = std::max<int64_t>(std::max<int64_t>(rows, 0) * std::max<int64_t>(columns, 0), 1);
+    const int64_t sum = window_sum(at, x, 0, n, p, q, k, 1, [&](int, int) { return &one; });
+    const int64_t mean = (std::abs(sum) + count / 2) / count;
+    return stored(static_cast<int32_t>(sum < 0 ? -mean : mean));
+  });
+  return Status::kOk;
+}
+
+}  // namespace lite

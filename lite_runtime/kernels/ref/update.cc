@@ -1,0 +1,89 @@
+#include <cmath>
+
+#include "kernels/kernels.h"
+#include "kernels/ref/adam.h"
+#include "kernels/ref/loops.h"
+
+// Result i may lie where input i lies: each element is read before it is written.
+
+namespace lite {
+namespace {
+
+bool alike(const Tensor& a, const Tensor& b) { return a.shape == b.shape && a.dtype == b.dtype; }
+
+bool is_scalar(const Tensor& x, DType dtype) { return x.rank() == 0 && x.dtype == dtype; }
+
+}  // namespace
+
+CHECK(sgd_step) {
+  const Tensor& w = call.in[0];
+  return call.inputs == 3 && w.dtype == DType::f32 && alike(call.in[1], w) && is_scalar(call.in[2], DType::f32) &&
+         alike(call.out[0], w);
+}
+KERNEL(sgd_step, f32, ref) {
+  const float *w = call.in[0].f32(), *g = call.in[1].f32();
+  const float lr = *call.in[2].f32(), decay = call.attrs.weight_decay;
+  float* out = call.out[0].f32();
+  const int64_t n = call.in[0].elements();
+  for (int64_t i = 0; i < n; ++i) out[i] = w[i] - lr * (g[i] + decay * w[i]);
+  return Status::kOk;
+}
+
+CHECK(momentum_step) {
+  const Tensor& w = call.in[0];
+  return call.inputs == 4 && w.dtype == DType::f32 && alike(call.in[1], w) && alike(call.in[2], w) &&
+         is_scalar(call.in[3], DType::f32) && alike(call.out[0], w) && alike(call.out[1], w);
+}
+KERNEL(momentum_step, f32, ref) {
+  const float *w = call.in[0].f32(), *m = call.in[1].f32(), *g = call.in[2].f32();
+  const float lr = *call.in[3].f32();
+  const auto& a = call.attrs;
+  float *out_w = call.out[0].f32(), *out_m = call.out[1].f32();
+  const int64_t n = call.in[0].elements();
+  for (int64_t i = 0; i < n; ++i) {
+    const float d = g[i] + a.weight_decay * w[i];
+    const float moved = a.momentum * m[i] + d;
+    out_w[i] = w[i] - lr * (a.nesterov != 0 ? d + a.momentum * moved : moved);
+    out_m[i] = moved;
+  }
+  return Status::kOk;
+}
+
+CHECK(adam_step) {
+  const Tensor &w = call.in[0], &t = call.in[3];
+  return call.inputs == 6 && w.dtype == DType::f32 && alike(call.in[1], w) && alike(call.in[2], w) &&
+         (is_scalar(t, DType::i32) || is_scalar(t, DType::f32)) && alike(call.in[4], w) &&
+         is_scalar(call.in[5], DType::f32) && alike(call.out[0], w) && alike(call.out[1], w) && alike(call.out[2], w);
+}
+KERNEL(adam_step, f32, ref) {
+  const float *w = call.in[0].f32(), *m = call.in[1].f32(), *v = call.in[2].f32(), *g = call.in[4].f32();
+  const AdamScales s = adam_scales(call);
+  const auto& a = call.attrs;
+  float *out_w = call.out[0].f32(), *out_m = call.out[1].f32(), *out_v = call.out[2].f32();
+  const int64_t n = call.in[0].elements();
+  for (int64_t i = 0; i < n; ++i) {
+    const float d = g[i] + s.decay * w[i];
+    const float mean = a.beta1 * m[i] + s.rest1 * d, square = a.beta2 * v[i] + s.rest2 * d * d;
+    out_w[i] = s.shrink * w[i] - s.step * mean / (std::sqrt(square * s.unbias) + a.epsilon);
+    out_m[i] = mean;
+    out_v[i] = square;
+  }
+  return Status::kOk;
+}
+
+CHECK(increment) { return check_same(call) && call.in[0].dtype == DType::i32; }
+KERNEL(increment, i32, ref) {
+  const uint32_t by = static_cast<uint32_t>(call.attrs.by);
+  return unary<uint32_t, uint32_t>(call, [by](uint32_t t) { return t + by; });
+}
+
+CHECK(ema_step) {
+  const Tensor& running = call.in[0];
+  return call.inputs == 2 && running.dtype == DType::f32 && alike(call.in[1], running) && alike(call.y(), running);
+}
+KERNEL(ema_step, f32, ref) {
+  const float momentum = call.attrs.momentum;
+  return binary<float, float>(call, [=](float old, float x) { return (1 - momentum) * old + momentum * x; });
+}
+
+}  // namespace lite

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lite {
+
+// How many of `items` equal pieces of work, of `cost` operations each, a thread should take at a time. Waking threads
+// takes as long as some 2^21 operations: less work than twice that is done by one.
+inline int64_t share(int64_t items, int64_t cost) {
+  constexpr int64_t kTask = 1 << 20, kShared = 1 << 22;
+  return items < kShared / (cost + 1) ? items : kTask / (cost + 1);
+}
+
+}  // namespace lite

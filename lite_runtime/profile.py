@@ -1,0 +1,56 @@
+"""How long each node of an entry takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NodeTime:
+    """A node of an entry. Ids below the number of weights are weights; -1 is left out."""
+
+    op: str
+    kernel: str  # the instruction set of its kernel, or "none"
+    source: str  # where it comes from
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    shape: tuple[int, ...]  # of its first result
+    time_us: float  # mean of the runs
+    read_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What `Session.profile` measured: every node, in the order in which they run."""
+
+    nodes: tuple[NodeTime, ...]
+    runs: int
+
+    @property
+    def time_us(self) -> float:
+        """The time of all nodes in one run."""
+        return sum(n.time_us for n in self.nodes)
+
+    def by_operator(self) -> list[tuple[str, int, float]]:
+        """Operator, how many nodes, time of all of them in one run; slowest first."""
+        rows: dict[str, tuple[int, float]] = {}
+        for node in self.nodes:
+            count, time_us = rows.get(node.op, (0, 0.0))
+            rows[node.op] = count + 1, time_us + node.time_us
+        return sorted(((op, *row) for op, row in rows.items()), key=lambda r: -r[2])
+
+    def __str__(self) -> str:
+        total = self.time_us or 1.0
+        lines = [
+            f"{'operator':<26} {'kernel':<6} {'result':<18} {'us':>10} {'%':>6} {'MB/s':>8}  source"
+        ]
+        for n in self.nodes:
+            shape = "[" + ",".join(map(str, n.shape)) + "]"
+            rate = (n.read_bytes + n.written_bytes) / n.time_us if n.time_us else 0.0
+            lines.append(
+                f"{n.op:<26} {n.kernel:<6} {shape:<18} {n.time_us:>10.1f} "
+                f"{100 * n.time_us / total:>6.1f} {rate:>8.0f}  {n.source}"
+            )
+        lines.append(f"{'all':<26} {'':<6} {'':<18} {self.time_us:>10.1f} {100:>6.1f}")
+        return "\n".join(lines)

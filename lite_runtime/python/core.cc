@@ -1,0 +1,330 @@
+// The Python module `lite_runtime._core`: the C interface, call by call. It decides nothing.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lite/lite.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+struct LiteError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Free {
+  void operator()(void* bytes) const { std::free(bytes); }
+};
+using Bytes = std::unique_ptr<unsigned char, Free>;
+
+// The types that DLPack and model files both have.
+struct DTypeRow {
+  lite_dtype code;
+  nb::dlpack::dtype twin;
+};
+
+nb::dlpack::dtype twin(nb::dlpack::dtype_code code, uint8_t bits) { return {static_cast<uint8_t>(code), bits, 1}; }
+
+const DTypeRow kDTypes[] = {
+    {LITE_F32, twin(nb::dlpack::dtype_code::Float, 32)}, {LITE_F16, twin(nb::dlpack::dtype_code::Float, 16)},
+    {LITE_I8, twin(nb::dlpack::dtype_code::Int, 8)},     {LITE_U8, twin(nb::dlpack::dtype_code::UInt, 8)},
+    {LITE_I32, twin(nb::dlpack::dtype_code::Int, 32)},   {LITE_I64, twin(nb::dlpack::dtype_code::Int, 64)},
+    {LITE_BOOL, twin(nb::dlpack::dtype_code::Bool, 8)},  {LITE_F64, twin(nb::dlpack::dtype_code::Float, 64)},
+};
+
+int32_t code_of(nb::dlpack::dtype dtype) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.twin == dtype) return row.code;
+  }
+  return 0;  // no type of a model file: the session refuses it
+}
+
+nb::dlpack::dtype dtype_of(int32_t code) { return kDTypes[code - 1].twin; }
+
+// A copy of a tensor that Python will own.
+struct Result {
+  Bytes bytes;
+  lite_tensor tensor;
+
+  explicit Result(const lite_tensor& from)
+      : bytes(static_cast<unsigned char*>(std::malloc(from.size_bytes > 0 ? from.size_bytes : 1))), tensor(from) {
+    if (!bytes) throw std::bad_alloc();
+    if (from.size_bytes > 0) std::memcpy(bytes.get(), from.data, from.size_bytes);
+  }
+
+  nb::object array() {
+    size_t shape[LITE_MAX_RANK];
+    for (int i = 0; i < tensor.rank; ++i) shape[i] = static_cast<size_t>(tensor.shape[i]);
+    void* data = bytes.release();
+    nb::capsule owner(data, [](void* p) noexcept { std::free(p); });
+    return nb::cast(
+        nb::ndarray<nb::numpy>(data, static_cast<size_t>(tensor.rank), shape, owner, nullptr, dtype_of(tensor.dtype)));
+  }
+};
+
+// What an entry takes or gives: name, sizes as the model writes them, element type.
+using Info = std::tuple<std::string, std::vector<std::string>, std::string>;
+
+class Session {
+ public:
+  Session(const std::string& path, const lite_options& options) {
+    char error[256] = "";
+    if (lite_open(path.c_str(), &options, &session_, error, sizeof error) != LITE_OK) throw LiteError(error);
+  }
+  Session(const nb::bytes& file, const lite_options& options) {
+    char error[256] = "";
+    if (lite_open_memory(file.data(), file.size(), &options, &session_, error, sizeof error) != LITE_OK) {
+      throw LiteError(error);
+    }
+  }
+  Session(const Session&) = delete;
+  ~Session() { lite_close(session_); }
+
+  std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    for (int32_t i = 0; i < lite_entry_count(session_); ++i) names.emplace_back(lite_entry_name(session_, i));
+    return names;
+  }
+
+  std::vector<Info> inputs(int32_t entry) {
+    return infos(entry, lite_input_count(session_, entry), lite_input, lite_input_size);
+  }
+  std::vector<Info> outputs(int32_t entry) {
+    return infos(entry, lite_output_count(session_, entry), lite_output, lite_output_size);
+  }
+
+  // Runs an entry on arrays in the order of its inputs; gives its outputs in order. Other Python threads go on.
+  nb::list run(int32_t entry, const std::vector<Array>& arrays) {
+    std::vector<Result> results;
+    {
+      nb::gil_scoped_release others_run;
+      std::lock_guard<std::mutex> one_at_a_time(mutex_);
+      for (size_t i = 0; i < arrays.size(); ++i) set_input(entry, static_cast<int32_t>(i), arrays[i]);
+      check(lite_run(session_, entry));
+      for (int32_t i = 0; i < lite_output_count(session_, entry); ++i) {
+        lite_tensor tensor;
+        check(lite_output(session_, entry, i, &tensor));
+        results.emplace_back(tensor);
+      }
+    }
+    nb::list arrays_out;
+    for (Result& result : results) arrays_out.append(result.array());
+    return arrays_out;
+  }
+
+  void resize(const std::vector<std::pair<std::string, int32_t>>& sizes) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    std::vector<const char*> names;
+    std::vector<int32_t> values;
+    for (const auto& [name, size] : sizes) {
+      names.push_back(name.c_str());
+      values.push_back(size);
+    }
+    check(lite_resize(session_, names.data(), values.data(), static_cast<int32_t>(names.size())));
+  }
+
+  // Name, lowest and highest size of each free dimension.
+  std::vector<std::tuple<std::string, int32_t, int32_t>> symbols() {
+    std::vector<std::tuple<std::string, int32_t, int32_t>> rows;
+    for (int32_t i = 0; i < lite_symbol_count(session_); ++i) {
+      lite_symbol info;
+      check(lite_symbol_info(session_, i, &info));
+      rows.emplace_back(info.name, info.low, info.high);
+    }
+    return rows;
+  }
+
+  // Planned bytes, fewest bytes of any plan, bytes of weights.
+  std::tuple<size_t, size_t, size_t> memory(int32_t entry) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    lite_memory memory;
+    check(lite_memory_info(session_, entry, &memory));
+    return {memory.planned_bytes, memory.least_bytes, memory.weight_bytes};
+  }
+
+  // Name, kind, element type and shape of each weight.
+  std::vector<std::tuple<std::string, int32_t, std::string, std::vector<int32_t>>> weights() {
+    std::vector<std::tuple<std::string, int32_t, std::string, std::vector<int32_t>>> rows;
+    for (int32_t i = 0; i < lite_weight_count(session_); ++i) {
+      lite_tensor tensor;
+      int32_t kind;
+      check(lite_weight(session_, i, &tensor, &kind));
+      rows.emplace_back(tensor.name, kind, lite_dtype_name(tensor.dtype), shape_of(tensor));
+    }
+    return rows;
+  }
+
+  nb::object weight(int32_t number) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    lite_tensor tensor;
+    check(lite_weight(session_, number, &tensor, nullptr));
+    return Result(tensor).array();
+  }
+
+  void set_weight(int32_t number, const Array& array) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    check(lite_set_weight(session_, number, array.data(), array.nbytes()));
+  }
+
+  void save(const std::string& path) {
+    nb::gil_scoped_release others_run;
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    check(lite_save(session_, path.c_str()));
+  }
+
+  nb::bytes save_memory() {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    void* data = nullptr;
+    size_t size = 0;
+    const lite_status status = lite_save_memory(session_, &data, &size);
+    const Bytes file(static_cast<unsigned char*>(data));
+    check(status);
+    return nb::bytes(data, size);
+  }
+
+  void profile(bool on) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    check(lite_profile(session_, on));
+  }
+
+  // Operator, kernel, source, ids of inputs and outputs, nanoseconds of each node.
+  using Node = std::tuple<std::string, std::string, std::string, std::vector<int32_t>, std::vector<int32_t>, int64_t>;
+  std::vector<Node> nodes(int32_t entry) {
+    std::vector<Node> rows;
+    for (int32_t i = 0; i < lite_node_count(session_, entry); ++i) {
+      lite_node n;
+      check(lite_node_info(session_, entry, i, &n));
+      rows.emplace_back(n.op, n.kernel, n.source, std::vector<int32_t>(n.inputs, n.inputs + n.input_count),
+                        std::vector<int32_t>(n.outputs, n.outputs + n.output_count), n.nanoseconds);
+    }
+    return rows;
+  }
+
+  // Name, element type, shape and bytes of each tensor of an entry, by id.
+  std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> values(int32_t entry) {
+    std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> rows;
+    for (int32_t i = 0; i < lite_value_count(session_, entry); ++i) {
+      lite_tensor tensor;
+      check(lite_value(session_, entry, i, &tensor));
+      rows.emplace_back(tensor.name, lite_dtype_name(tensor.dtype), shape_of(tensor), tensor.size_bytes);
+    }
+    return rows;
+  }
+
+  std::vector<int32_t> output_ids(int32_t entry) {
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < lite_output_count(session_, entry); ++i) ids.push_back(lite_output_id(session_, entry, i));
+    return ids;
+  }
+
+  std::vector<std::pair<std::string, std::string>> metadata() {
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (int32_t i = 0; i < lite_metadata_count(session_); ++i) {
+      const char *key, *value;
+      check(lite_metadata(session_, i, &key, &value));
+      rows.emplace_back(key, value);
+    }
+    return rows;
+  }
+
+ private:
+  void check(lite_status status) const {
+    if (status != LITE_OK) throw LiteError(lite_last_error(session_));
+  }
+
+  static std::vector<int32_t> shape_of(const lite_tensor& t) { return {t.shape, t.shape + t.rank}; }
+
+  template <typename Describe, typename SizeText>
+  std::vector<Info> infos(int32_t entry, int32_t count, Describe describe, SizeText size_text) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    std::vector<Info> rows;
+    for (int32_t i = 0; i < count; ++i) {
+      lite_tensor tensor;
+      check(describe(session_, entry, i, &tensor));
+      std::vector<std::string> sizes;
+      for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+        char text[1024];
+        check(size_text(session_, entry, i, axis, text, sizeof text));
+        sizes.emplace_back(text);
+      }
+      rows.emplace_back(tensor.name, sizes, lite_dtype_name(tensor.dtype));
+    }
+    return rows;
+  }
+
+  void set_input(int32_t entry, int32_t number, const Array& array) {
+    lite_tensor tensor = {};
+    tensor.data = const_cast<void*>(array.data());
+    tensor.size_bytes = array.nbytes();
+    tensor.dtype = code_of(array.dtype());
+    tensor.rank = static_cast<int32_t>(array.ndim());
+    for (int32_t i = 0; i < tensor.rank && i < LITE_MAX_RANK; ++i) {
+      const int64_t size = array.shape(static_cast<size_t>(i));
+      tensor.shape[i] = size > INT32_MAX ? -1 : static_cast<int32_t>(size);
+    }
+    check(lite_set_input(session_, entry, number, &tensor));
+  }
+
+  lite_session* session_ = nullptr;
+  std::mutex mutex_;  // a session runs one thing at a time, whichever Python thread asks
+};
+
+lite_options options_of(int32_t threads, const std::string& backend, bool check_finite, uint64_t most_memory) {
+  lite_options options = lite_default_options();
+  options.threads = threads;
+  options.backend = backend.c_str();
+  options.check_finite = check_finite;
+  options.most_memory = most_memory;
+  return options;
+}
+
+template <typename Source>
+void open(Session* self, const Source& source, int32_t threads, const std::string& backend, bool check_finite,
+          uint64_t most_memory) {
+  new (self) Session(source, options_of(threads, backend, check_finite, most_memory));
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.attr("__version__") = lite_version();
+  nb::exception<LiteError> error(m, "LiteError", PyExc_ValueError);
+  error.attr("__module__") = "lite_runtime";
+  nb::class_<Session>(m, "Session")
+      .def("__init__", &open<std::string>)
+      .def("__init__", &open<nb::bytes>)
+      .def("entries", &Session::entries)
+      .def("inputs", &Session::inputs)
+      .def("outputs", &Session::outputs)
+      .def("run", &Session::run)
+      .def("resize", &Session::resize)
+      .def("symbols", &Session::symbols)
+      .def("memory", &Session::memory)
+      .def("weights", &Session::weights)
+      .def("weight", &Session::weight)
+      .def("set_weight", &Session::set_weight)
+      .def("save", &Session::save)
+      .def("save_memory", &Session::save_memory)
+      .def("profile", &Session::profile)
+      .def("nodes", &Session::nodes)
+      .def("values", &Session::values)
+      .def("output_ids", &Session::output_ids)
+      .def("metadata", &Session::metadata);
+}

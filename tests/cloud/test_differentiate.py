@@ -1,0 +1,192 @@
+"""Derivatives of Python functions: grad, value_and_grad, vjp, jvp, nesting, and their source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cloud import grad, grad_source, jvp, ops, stop_gradient, value_and_grad, vjp
+from ir.dtype import DType
+from ir.errors import ShapeError
+from ir.graph import Graph, Value, Weight
+from tests.cloud.test_emit import compiled
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4, 3))
+W = RNG.standard_normal((2, 3))
+
+
+def loss(w: Value, x: Value) -> Value:
+    """A net whose derivatives of every order are not zero."""
+    y = ops.linear(x, w)
+    return ops.reduce_mean(ops.tanh(y) * ops.sin(y), axes=(0, 1))
+
+
+def slope(f: Callable[[Any], Any], x: Any, direction: Any, step: float = 1e-5) -> Any:
+    """A central difference along `direction`."""
+    return (f(x + step * direction) - f(x - step * direction)) / (2 * step)
+
+
+def test_grad_is_the_derivative_by_the_first_argument() -> None:
+    d = RNG.standard_normal(W.shape)
+    want = slope(lambda w: value_and_grad(loss)(w, X)[0], W, d)
+    assert np.vdot(grad(loss)(W, X), d) == pytest.approx(want, rel=1e-8)
+
+
+def test_grad_by_several_arguments_gives_a_tuple() -> None:
+    gx, gw = grad(loss, wrt=(1, 0))(W, X)
+    np.testing.assert_array_equal(gx, grad(loss, wrt=1)(W, X))
+    np.testing.assert_array_equal(gw, grad(loss)(W, X))
+
+
+def test_grad_by_a_weight_that_the_function_closes_over() -> None:
+    w = Weight(W.astype(np.float32), name="w")
+    g = grad(lambda x: loss(w, x), wrt=w)(X.astype(np.float32))
+    np.testing.assert_allclose(g, grad(loss)(W, X), rtol=2e-4, atol=1e-6)
+
+
+def test_value_and_grad_gives_both() -> None:
+    y, g = value_and_grad(lambda x: x * x * x)(2.0)
+    assert (y, g) == (8, 12)
+
+
+def test_grad_of_a_function_that_is_not_scalar_is_refused_by_name() -> None:
+    def rows(x: Value) -> Value:
+        return x * 2
+
+    with pytest.raises(ShapeError, match=r"grad: rows gives shape \[3\], want a scalar"):
+        grad(rows)(np.ones(3))
+
+
+@pytest.mark.parametrize("x", [0.3, -1.2])
+def test_third_derivatives_of_known_functions(x: float) -> None:
+    assert grad(grad(grad(ops.sin)))(x) == pytest.approx(-np.cos(x), rel=1e-12)
+    assert grad(grad(grad(lambda v: v * v * v * v)))(x) == pytest.approx(24 * x, rel=1e-12)
+    t = np.tanh(x)
+    third = -2 * (1 - t * t) * (1 - 3 * t * t)
+    assert grad(grad(grad(ops.tanh)))(x) == pytest.approx(third, rel=1e-10)
+
+
+def test_the_third_derivative_of_a_net_agrees_with_differences_of_the_second() -> None:
+    d = RNG.standard_normal(W.shape).astype(np.float64)
+
+    def along(order: int) -> Callable[[Any], Any]:
+        def f(t: Any) -> Any:
+            return loss(W + t * d, X) if isinstance(t, Value) else None
+
+        for _ in range(order):
+            f = grad(f)
+        return f
+
+    assert along(3)(0.1) == pytest.approx(slope(along(2), 0.1, 1.0), rel=1e-7)
+
+
+def test_a_derivative_inside_a_function_is_differentiated_with_it() -> None:
+    def f(x: Value) -> Value:
+        inner = grad(lambda y: y * y * x)(x)  # 2 y x at y = x: 2 x^2
+        return inner * x
+
+    assert grad(f)(3.0) == pytest.approx(6 * 9)
+
+
+def test_an_inner_derivative_at_a_number_still_depends_on_the_outer_argument() -> None:
+    def f(x: Value) -> Value:
+        return grad(lambda y: x * y * y)(np.float64(5.0)) * x  # 10 x^2
+
+    assert grad(f)(3.0) == pytest.approx(60)
+
+
+def test_vjp_pulls_cotangents_of_every_output_back() -> None:
+    def f(a: Value, b: Value) -> tuple[Value, Value]:
+        return a * b, ops.sin(a)
+
+    a, b = X, RNG.standard_normal(X.shape)
+    (p, s), pull = vjp(f, a, b)
+    np.testing.assert_allclose(p, a * b)
+    np.testing.assert_allclose(s, np.sin(a))
+    ga, gb = pull(np.ones_like(a), b)
+    np.testing.assert_allclose(ga, b + b * np.cos(a))
+    np.testing.assert_allclose(gb, a)
+
+
+def test_vjp_leaves_integer_inputs_out() -> None:
+    labels = np.array([0, 2, 1, 1], np.int32)
+    _, pull = vjp(ops.softmax_cross_entropy, X, labels)
+    (g,) = pull(np.ones(4))
+    p = np.exp(X) / np.exp(X).sum(1, keepdims=True)
+    np.testing.assert_allclose(g, p - np.eye(3)[labels], rtol=1e-10)
+
+
+def test_jvp_is_the_derivative_along_the_tangents() -> None:
+    dw, dx = RNG.standard_normal(W.shape), RNG.standard_normal(X.shape)
+    y, dy = jvp(loss, (W, X), (dw, dx))
+    gw, gx = grad(loss, wrt=(0, 1))(W, X)
+    assert y == pytest.approx(value_and_grad(loss)(W, X)[0])
+    assert dy == pytest.approx(np.vdot(gw, dw) + np.vdot(gx, dx), rel=1e-10)
+
+
+def test_jvp_of_several_outputs_gives_tuples() -> None:
+    (a, b), (da, db) = jvp(lambda x: (x * x, ops.exp(x)), (1.5,), (2.0,))
+    assert (a, da) == (2.25, 6)
+    assert (b, db) == pytest.approx((np.exp(1.5), 2 * np.exp(1.5)))
+
+
+def test_a_hessian_vector_product_is_the_jvp_of_a_gradient() -> None:
+    d = RNG.standard_normal(W.shape)
+    _, hv = jvp(grad(loss), (W, X), (d, np.zeros_like(X)))
+    np.testing.assert_allclose(hv, slope(lambda w: grad(loss)(w, X), W, d), rtol=1e-6, atol=1e-9)
+
+
+def test_stop_gradient_makes_a_constant_of_its_argument() -> None:
+    assert grad(lambda x: stop_gradient(ops.sin(x)) * x)(0.7) == pytest.approx(np.sin(0.7))
+
+
+def test_float32_arguments_give_float32_gradients() -> None:
+    g = grad(loss)(W.astype(np.float32), X.astype(np.float32))
+    assert g.dtype == np.float32
+
+
+def test_grad_on_values_adds_to_their_graph() -> None:
+    graph = Graph.trace(grad(loss), (2, 3), (4, 3))
+    assert graph.outputs[0].shape == (2, 3)
+
+
+def test_the_source_of_a_gradient_runs_by_itself_and_gives_the_same_numbers() -> None:
+    source = grad_source(loss, W, X)
+    assert source.startswith("def grad_loss(w, x):\n")
+    np.testing.assert_array_equal(compiled(source, "grad_loss")(W, X), grad(loss)(W, X))
+
+
+def test_the_source_of_a_scalar_function_needs_no_examples() -> None:
+    def f(x: Value, y: Value) -> Value:
+        return ops.sin(x) * y
+
+    source = grad_source(f, wrt=(0, 1))
+    gx, gy = compiled(source, "grad_f")(0.3, 2.0)
+    assert (gx, gy) == pytest.approx((2 * np.cos(0.3), np.sin(0.3)))
+
+
+def test_the_source_of_a_second_derivative_runs_too() -> None:
+    def f(x: Value) -> Value:
+        return ops.sin(x) * x
+
+    g = compiled(grad_source(grad(f)), "grad_grad_f")
+    assert g(0.3) == pytest.approx(2 * np.cos(0.3) - 0.3 * np.sin(0.3), rel=1e-12)
+
+
+def test_shapes_serve_as_examples() -> None:
+    source = grad_source(loss, (2, 3), (4, 3))
+    np.testing.assert_allclose(compiled(source, "grad_loss")(W, X), grad(loss)(W, X), rtol=1e-12)
+
+
+def test_labels_are_examples_by_their_array() -> None:
+    def f(logits: Value, labels: Value) -> Value:
+        assert labels.dtype is DType.i32
+        return ops.reduce_sum(ops.softmax_cross_entropy(logits, labels), axes=(0,))
+
+    labels = np.array([0, 2, 1, 1], np.int32)
+    g = compiled(grad_source(f, X, labels), "grad_f")(X, labels)
+    np.testing.assert_array_equal(g, grad(f)(X, labels))

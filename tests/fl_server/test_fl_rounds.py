@@ -1,0 +1,185 @@
+"""Whole rounds over real HTTP: exact sums with drop-outs, lost connections, a server that dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fl_fleet import (
+    LENGTH,
+    MODEL,
+    FlakyProxy,
+    Fleet,
+    fleet_of,
+    serving,
+    task_settings,
+)
+
+from fl_server import transcript
+from fl_server.operator import Operator
+from fl_server.secagg.encode import decode
+from fl_server.secagg.params import complete_graph
+from fl_server.secagg.run import Stage
+from fl_server.settings import TaskSettings
+from fl_server.strategy.average import FedAvg
+
+START = np.zeros(LENGTH, np.float32)
+
+
+def expected_weights(
+    fleet: Fleet, survivors: list[int], cohort: int, session: bytes, before: np.ndarray, index=0
+) -> np.ndarray:
+    """Plain FedAvg of what the survivors encoded, summed as integers without any mask."""
+    encoding = TaskSettings(name="t").encoding(LENGTH)
+    params = complete_graph(cohort, encoding)
+    words = [fleet.encoded(i, params, session, index).astype(np.uint64) for i in survivors]
+    total = np.sum(words, axis=0, dtype=np.uint64) & np.uint64(2**params.ring_bits - 1)
+    mean = decode(total.astype(np.uint32), len(survivors), params, session)
+    return FedAvg().apply(before, mean)
+
+
+def test_the_new_weights_are_plain_federated_averaging_bit_for_bit_with_drop_outs(tmp_path):
+    vanish = {0: Stage.ADVERTISE, 1: Stage.SHARE, 2: Stage.VECTOR}
+    with serving(tmp_path) as server, server.operator() as operator:
+        settings = task_settings(12, share_s=1.5, vector_s=1.5)
+        operator.create_task("sum", MODEL, START, **settings)
+        fleet = fleet_of(server, tmp_path, 12, stop_after=vanish)
+        reports = fleet.run()
+        status = operator.status("sum")
+        after = operator.weights("sum")
+        lines = operator.transcript("sum", 1)
+    (entry,) = status["rounds"]
+    assert status["state"] == "finished"
+    assert entry["counts"] == {"advertise": 12, "share": 11, "vector": 10, "agree": 9, "reveal": 9}
+    survivors = [i for i in range(12) if i not in (0, 1)]
+    session = bytes.fromhex(entry["session"])
+    np.testing.assert_array_equal(after, expected_weights(fleet, survivors, 12, session, START))
+    assert after.dtype == np.float32 and np.abs(after).max() > 0.1
+    outcomes = [[report.outcome for report in device] for device in reports]
+    assert outcomes == [["stopped"]] * 3 + [["done"]] * 9
+    assert [device[0].stage for device in reports[:3]] == ["advertise", "share", "vector"]
+    assert transcript.verify(lines, transcript.START)
+    events = [json.loads(line)["event"] for line in lines]
+    assert events == ["opened", "advertise", "share", "vector", "agree", "finished"]
+
+
+def test_rounds_follow_each_other_and_the_loss_falls(tmp_path):
+    with serving(tmp_path) as server, server.operator() as operator:
+        operator.create_task("learn", MODEL, START, **task_settings(4, rounds=3))
+        fleet = fleet_of(server, tmp_path, 4)
+        reports = fleet.run()
+        status = operator.wait("learn")
+        weights = [operator.weights("learn", version) for version in range(4)]
+        chain = [line for n in (1, 2, 3) for line in operator.transcript("learn", n)]
+    losses = [entry["loss"] for entry in status["rounds"]]
+    assert losses[0] > 3 * losses[1] > 3 * losses[2]
+    assert all([report.outcome for report in device] == ["done"] * 3 for device in reports)
+    for index, entry in enumerate(status["rounds"]):
+        session = bytes.fromhex(entry["session"])
+        expected = expected_weights(fleet, [0, 1, 2, 3], 4, session, weights[index], index)
+        np.testing.assert_array_equal(weights[index + 1], expected)
+    transcript.verify(chain, transcript.START)
+    changed = chain[3].replace('"round":1', '"round":2')
+    with pytest.raises(transcript.BrokenTranscript):
+        transcript.verify([*chain[:3], changed, *chain[4:]], transcript.START)
+
+
+def test_the_model_is_downloaded_once_and_a_vector_is_as_small_as_designed(tmp_path):
+    with serving(tmp_path) as server, server.operator() as operator:
+        large = MODEL + bytes(30_000)
+        operator.create_task("size", large, START, **task_settings(3, rounds=2))
+        fleet = fleet_of(server, tmp_path, 3)
+        (first, second), *_ = fleet.run()
+    assert first.bytes_down > len(large) > second.bytes_down
+    # ceil((16 + 7) * 18 / 8) = 52 bytes of vector, 276 + 148 k of protocol, check-ins of 24 to 230.
+    assert 52 + 276 + 148 * 2 < second.bytes_up < 1200
+
+
+def test_a_connection_that_breaks_again_and_again_changes_nothing(tmp_path):
+    with serving(tmp_path) as server, server.operator() as operator:
+        operator.create_task("flaky", MODEL, START, **task_settings(5, rounds=2))
+        proxy = FlakyProxy(int(server.url.rpartition(":")[2]))
+        fleet = Fleet(proxy.url, server.authority, server.enrol_token, tmp_path, 5)
+        reports = fleet.run()
+        status = operator.status("flaky")
+        proxy.close()
+        after = [operator.weights("flaky", version) for version in range(3)]
+    assert proxy.cut > 20
+    assert [entry["survivors"] for entry in status["rounds"]] == [5, 5]
+    assert all([r.outcome for r in device] == ["done", "done"] for device in reports)
+    for index, entry in enumerate(status["rounds"]):
+        session = bytes.fromhex(entry["session"])
+        expected = expected_weights(fleet, list(range(5)), 5, session, after[index], index)
+        np.testing.assert_array_equal(after[index + 1], expected)
+
+
+class Killable:
+    """ms-serve as a process of its own, on a port that stays the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "fl_server", "serve", "--folder", str(self.folder)]
+        command += ["--port", str(self.port), "--poll-s", "5"]
+        root = Path(__file__).parents[2]
+        env = os.environ | {"PYTHONPATH": str(root)}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+        where = self.process.stderr.readline()
+        assert where.startswith("ms-serve: http://127.0.0.1:"), where
+        self.port = int(where.split(",")[0].rpartition(":")[2])
+        self.authority = bytes.fromhex(where.split()[-1])
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stderr.close()
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text().strip()
+
+    def operator(self) -> Operator:
+        return Operator(f"http://127.0.0.1:{self.port}", self.read("admin.token"))
+
+
+def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path):
+    count = 4
+    server = Killable(tmp_path / "server")
+    lock, seen = threading.Lock(), {stage: 0 for stage in Stage}
+
+    def kill_halfway(i: int, stage: Stage) -> None:
+        # Half of the devices have an acknowledgement, the others have not sent or are waiting.
+        with lock:
+            seen[stage] += 1
+            if seen[stage] == count // 2 and stage < Stage.REVEAL:
+                server.kill()
+                server.start()
+
+    try:
+        with server.operator() as operator:
+            operator.create_task("crash", MODEL, START, **task_settings(count))
+        url = f"http://127.0.0.1:{server.port}"
+        token = server.read("enrol.token")
+        fleet = Fleet(url, server.authority, token, tmp_path, count, on_stage=kill_halfway)
+        reports = fleet.run()
+        with server.operator() as operator:
+            status = operator.status("crash")
+            after = operator.weights("crash")
+            transcript.verify(operator.transcript("crash", 1), transcript.START)
+    finally:
+        server.kill()
+    (entry,) = status["rounds"]
+    assert (entry["stage"], entry["survivors"]) == ("finished", count)
+    assert [[report.outcome for report in device] for device in reports] == [["done"]] * count
+    session = bytes.fromhex(entry["session"])
+    expected = expected_weights(fleet, list(range(count)), count, session, START)
+    np.testing.assert_array_equal(after, expected)

@@ -1,0 +1,35 @@
+// What train.c does, by the C++ face: train_cpp MODEL SAVED.
+
+#include <cstdio>
+
+#include "lite/lite.hpp"
+
+static int fail(const lite::Session& session) {
+  std::fprintf(stderr, "train_cpp: %s\n", session.error().c_str());
+  return 1;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  lite::Session session = lite::Session::open(argv[1]);
+  if (!session) return fail(session);
+  const std::vector<float> x = {1, 0, 0, 1, 1, 1, 2, 1}, target = {3, -1, 2, 5}, lr = {0.1f};
+  for (int step = 0; step < 200; ++step) {
+    if (!session.set_input("x", x, {4, 2}, "train") || !session.set_input("target", target, {4}, "train") ||
+        !session.set_input("lr", lr, {}, "train") || !session.run("train")) {
+      return fail(session);
+    }
+  }
+  const float loss = session.output<float>("loss", "train")[0];
+  if (!session.save(argv[2])) return fail(session);
+  lite::Session again = lite::Session::open(argv[2]);
+  if (!again) return fail(again);
+  if (!again.set_input("x", std::vector<float>{10, 1}, {1, 2})) return fail(again);  // gone by the time of the run
+  const std::vector<float> one = {10, 1};
+  if (!again.set_input("x", one, {1, 2}) || !again.run()) return fail(again);
+  const float y = again.output<float>("y")[0];
+  const bool bad_input = again.set_input("x", one, {2}), bad_name = again.set_input("z", one, {1, 2});
+  if (bad_input || bad_name || lite::Session::open("/nowhere.ms")) return 3;
+  std::printf("loss %.6f y %.4f w %.3f error %s\n", loss, y, again.weight<float>("w")[0], again.error().c_str());
+  return 0;
+}
