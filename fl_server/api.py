@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 
 from fl_server import messages as wire
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from fl_server.app import Service
 
 _SMALL_BODY = 65536
+
+# What fits every database's integer.
+_Count = Annotated[int, Path(ge=0, lt=2**31)]
+_Version = Annotated[int, Query(ge=-1, lt=2**31)]
 
 
 def device_routes(service: Service) -> APIRouter:
@@ -83,7 +87,7 @@ def device_routes(service: Service) -> APIRouter:
         return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")
-    async def round_transcript(request: Request, task: str, number: int) -> Response:
+    async def round_transcript(request: Request, task: str, number: _Count) -> Response:
         if not _is_admin(request, service.admin_token):
             await called(request)
         with service.store.begin() as db:
@@ -139,7 +143,7 @@ def admin_routes(service: Service) -> APIRouter:
         return [status(task.name) for task in rounds.tasks.all()]
 
     @router.get("/tasks/{name}")
-    async def show_task(name: str, after: int = -1) -> dict[str, Any]:
+    async def show_task(name: str, after: _Version = -1) -> dict[str, Any]:
         """The status; with `after`, held until more rounds than that are over, or the task is."""
 
         def look() -> dict[str, Any] | None:
@@ -155,7 +159,7 @@ def admin_routes(service: Service) -> APIRouter:
         return status(name)
 
     @router.get("/tasks/{name}/weights")
-    def get_weights(name: str, version: int = -1) -> Response:
+    def get_weights(name: str, version: _Version = -1) -> Response:
         versions = rounds.weights.versions(name)
         if not -1 <= version < len(versions):
             raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
@@ -166,7 +170,7 @@ def admin_routes(service: Service) -> APIRouter:
         return {"enrolled": service.clients.count()}
 
     @router.post("/clients/{client}/revoke")
-    def revoke_client(client: int) -> dict[str, int]:
+    def revoke_client(client: _Count) -> dict[str, int]:
         service.clients.revoke(client)
         return {"revoked": client}
 

@@ -34,11 +34,11 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8440, help="0 for any that is free")
     parser.add_argument("--tenant", default="default")
-    parser.add_argument("--database", default="", metavar="URL", help="SQLite in the folder if absent")
+    parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
     parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
     parser.add_argument("--tls-cert", metavar="FILE")
     parser.add_argument("--tls-key", metavar="FILE")
-    parser.add_argument("--poll-s", type=float, default=20.0, help="how long a request is held open")
+    parser.add_argument("--poll-s", type=float, default=20.0, help="how long requests are held")
     # A word first is a thing to do to a server that runs; without one, this is the server.
     if given and given[0] in ("task", "status"):
         word, rest = given[0], given[1:]
@@ -167,7 +167,7 @@ def _task_parser() -> argparse.ArgumentParser:
     parser = parser_of("ms-serve task", "Start training a model.", _SERVE_EXAMPLES)
     parser.add_argument("name")
     parser.add_argument("--model", type=Path, required=True, metavar="M.ms")
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="float32; else the model's own")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="float32; else the model's")
     parser.add_argument("--rounds", type=int, default=1)
     _add_settings(parser)
     return _add_server(parser)
@@ -224,6 +224,8 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
     print(f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}")
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
-            f"{name} {entry[name]:.4g}" for name in ("loss", "survivors", "clients") if name in entry
+            f"{name} {entry[name]:.4g}"
+            for name in ("loss", "survivors", "clients")
+            if name in entry
         )
         print(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip())

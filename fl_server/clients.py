@@ -107,8 +107,8 @@ class Clients:
     def _use_counter(self, db: Connection, client: int, counter: int, kept: int) -> None:
         """Take each counter once, over restarts too.     raises StaleCounter
 
-        The store keeps a bound that is ahead of what was seen, so that few requests wait for the disk;
-        after a restart a device is told the bound and goes on from there.
+        The store keeps a bound that is ahead of what was seen, so that few requests wait for the
+        disk; after a restart a device is told the bound and goes on from there.
         """
         with self._lock:
             last = self._counters.get(client, kept)

@@ -44,7 +44,7 @@ def exit_code(command: str, work: Callable[[], int]) -> int:
 
 
 def key_of(text: str) -> bytes:
-    """32 bytes from 64 hexadecimal digits, or from a file that holds them.     raises SettingsError"""
+    """32 bytes from 64 hexadecimal digits or a file that holds them.     raises SettingsError"""
     path = Path(text)
     digits = path.read_text().strip() if path.is_file() else text
     try:

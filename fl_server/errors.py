@@ -1,4 +1,4 @@
-"""Every error of the package, as one tree; each says which rule was broken and, where it can, by whom."""
+"""Every error of the package, as one tree; each names the rule that was broken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class FlError(Exception):
-    """The root. `status` is what an HTTP client sees; `who` are the client ids that evidence names."""
+    """The root. `status` is what an HTTP client sees; `who` are the clients that evidence names."""
 
     status = 400
 
@@ -33,11 +33,11 @@ class BadSignature(ProtocolError):
 
 
 class BadCertificate(ProtocolError):
-    """A certificate is not the authority's, is out of its time, is revoked, or is of another tenant."""
+    """A certificate is not the authority's, out of its time, revoked, or of another tenant."""
 
 
 class SealBroken(ProtocolError):
-    """A box does not open. One error for every reason, so that nothing is learnt from which it was."""
+    """A box does not open. One error for every reason: nothing is learnt from which it was."""
 
 
 class StageReplayed(ProtocolError):
@@ -99,7 +99,7 @@ class SplitView(ProtocolError):
 
 
 class EncodingError(FlError):
-    """An update that cannot be encoded: not finite, of the wrong length, or of too large a weight."""
+    """An update that cannot be encoded: not finite, of a wrong length, of too large a weight."""
 
 
 class ModulusTooSmall(FlError):

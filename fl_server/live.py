@@ -1,4 +1,4 @@
-"""One round in memory: the protocol's stages under the names by which the server keeps their messages."""
+"""One round in memory: the protocol's stages under the names by which they are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = Adverts | Shares | Vectors | Agreements | Reveals
 
 
 class LiveRound:
-    """A round that is not over. Its state follows from its messages alone, in whatever order they came."""
+    """A round that is not over. Its state follows from its messages, whatever their order."""
 
     def __init__(
         self,

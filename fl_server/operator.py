@@ -1,4 +1,4 @@
-"""What an operator does with a running server, from Python: create tasks, follow them, read results."""
+"""What an operator does with a running server: create tasks, follow them, read results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rounds of all tasks: what comes in is checked, kept, then acknowledged; deadlines move things on.
+"""The rounds of all tasks: what comes in is checked, kept, acknowledged; deadlines move things on.
 
 Everything here is safe to call from several threads, and none of it waits.
 """

@@ -1,4 +1,4 @@
-"""A server in a thread of this process, over real HTTP: for simulations, demonstrations and tests."""
+"""A server over real HTTP: in this thread for an operator, in another for simulations and tests."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Tasks:
         self._weights = weights
 
     def create(self, settings: TaskSettings, model: bytes, initial: Floats) -> Task:
-        """A running task over the kept model of digest `model`     raises ProtocolError, NotFound"""
+        """A running task over the kept model     raises ProtocolError, NotFound"""
         settings.check(len(initial))
         self._store.blob_path(model)
         with self._store.begin() as db:

@@ -24,10 +24,10 @@ def in_place_order(graph: Graph) -> tuple[Node, ...]:
         for w in {w: None for w in _weights_read(node, seen_through) if w in updated}:
             readers[w].append(node)
     for v, name in zip(graph.outputs, graph.output_names, strict=True):
-        w = seen_through.get(v, v)
-        if isinstance(w, Weight) and w in updated:
+        base = seen_through.get(v, v)
+        if isinstance(base, Weight) and base in updated:
             raise GraphError(
-                f"output {name!r} is the old value of weight {w.name!r}, which the graph "
+                f"output {name!r} is the old value of weight {base.name!r}, which the graph "
                 "overwrites; want the new value, or a copy"
             )
     return _sorted(

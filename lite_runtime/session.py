@@ -279,15 +279,17 @@ def _matched(takes: tuple[TensorInfo, ...], inputs: Any) -> list[tuple[TensorInf
 
 
 def _converted(data: Any, want: np.dtype, place: str) -> Array:
-    """`data` as an array of the wanted type, where that loses nothing that matters: floats of
-    another width, and integers that fit. Raises LiteError."""
+    """`data` as an array of the wanted type: floats of another width, integers that fit, and for
+    floats Python's own integers, which have no type. Raises LiteError for all else."""
     try:
         array = np.asarray(data)
     except ValueError as error:
         raise LiteError(f"{place}: not an array ({error})") from None
     if array.dtype != want:
-        fits = array.dtype.kind in "iu" and want.kind in "iu" and _fits(array, want)
-        if not (fits or (array.dtype.kind == "f" and want.kind == "f")):
+        kinds = array.dtype.kind, want.kind
+        untyped = not hasattr(data, "dtype")
+        fits = kinds[0] in "iu" and want.kind in "iu" and _fits(array, want)
+        if not (fits or kinds == ("f", "f") or (untyped and kinds == ("i", "f"))):
             raise LiteError(f"{place}: {array.dtype.name}{_shape(array.shape)}, want {want.name}")
         with np.errstate(over="ignore"):
             array = array.astype(want)

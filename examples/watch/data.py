@@ -148,15 +148,7 @@ def split(
     and test_stride are the samples between windows to train on and to test on. Raises ValueError
     if a group has nobody.
     """
-    people = sorted({r.person for r in recordings})
-    if not 0 < cloud_people < cloud_people + validation_people < len(people):
-        raise ValueError(
-            f"split: {cloud_people} cloud + {validation_people} validation of {len(people)} "
-            f"people; each group and the devices need at least one"
-        )
-    order = [int(p) for p in np.random.default_rng(seed).permutation(people)]
-    chosen = tuple(sorted(order[:cloud_people]))
-    checked = tuple(sorted(order[cloud_people : cloud_people + validation_people]))
+    chosen, checked = _draw(recordings, seed, cloud_people, validation_people)
     samples = np.concatenate([r.samples for r in recordings if r.person in chosen])
     mean, std = samples.mean(0, dtype=np.float64), samples.std(0, dtype=np.float64)
     scaled = [
@@ -214,6 +206,19 @@ def _turns(rng: np.random.Generator, n: int, spread_rad: float) -> NDArray[np.fl
     k = np.cross(np.eye(3)[None], axes[:, None])
     turns: NDArray[np.float64] = np.eye(3) + np.sin(angles) * k + (1 - np.cos(angles)) * (k @ k)
     return turns
+
+
+def _draw(
+    recordings: Sequence[Recording], seed: int, cloud: int, validation: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    people = sorted({r.person for r in recordings})
+    if cloud < 1 or validation < 1 or cloud + validation >= len(people):
+        raise ValueError(
+            f"split: {cloud} cloud + {validation} validation of {len(people)} people; "
+            f"each group and the devices need at least one"
+        )
+    order = [int(person) for person in np.random.default_rng(seed).permutation(people)]
+    return tuple(sorted(order[:cloud])), tuple(sorted(order[cloud : cloud + validation]))
 
 
 def _devices(

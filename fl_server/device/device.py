@@ -64,7 +64,7 @@ class Device:
 
     server: the server's address · folder: identity, certificate, journal, downloaded models ·
     authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
-    message is acknowledged · on_stage: called after each acknowledged stage · stop: set to end `run`
+    message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run`
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Device:
     def _stages(
         self, joined: Advertised, offer: wire.Offer, update: Update, report: Report
     ) -> None:
-        """Advertise, share, send the vector, agree, reveal: each message once, or the same again."""
+        """Advertise, share, send the vector, agree, reveal: each message once, or again the same."""
         with _timed(report, "advertise"):
             path = self._advertise(joined, offer)
             if self._acknowledged(Stage.ADVERTISE, report):

@@ -1,4 +1,4 @@
-"""What a device keeps in its folder: its identity, its certificate, and what it must never forget."""
+"""What a device keeps in its folder: identity, certificate, and what it must never forget."""
 
 from __future__ import annotations
 

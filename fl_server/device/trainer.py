@@ -1,7 +1,7 @@
 """Training on the device. The only place of this package that knows the lite runtime.
 
-The global weights travel as one float32 vector: the trainable weights of the model, flattened, in the
-order of their sorted names.
+The global weights travel as one float32 vector: the trainable weights of the model, flattened, in
+the order of their sorted names.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Secure aggregation without a network: bytes in, bytes out. See README.md for the order to read in."""
+"""Secure aggregation without a network: bytes in, bytes out. README.md says in which order to read."""

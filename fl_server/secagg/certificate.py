@@ -61,7 +61,7 @@ def revoke(authority: Identity, number: int, serials: set[int]) -> RevocationLis
 
 
 def check_revocations(authority: bytes, revocations: RevocationList, least_number: int) -> set[int]:
-    """The revoked serials.     raises BadCertificate if the list is not the authority's, or is old"""
+    """The revoked serials.     raises BadCertificate if it is forged or old"""
     revoked = revocations.revoked
     try:
         verify(

@@ -1,10 +1,10 @@
-"""The client's side of one round: a class for each state; each takes one message and gives the next state.
+"""The client's side of one round: each state is a class, takes one message, gives the next state.
 
     join -> Advertised -> Shared -> Masked -> Agreed -> Revealed
 
-A state's `message` is what to send, again and again if need be: it is computed once. A state that was
-given its message answers the same bytes with the same next state and refuses others, so no server can
-have one stage answered twice.
+A state's `message` is what to send, again and again if need be: it is computed once. A state that
+was given its message answers the same bytes with the same next state and refuses others, so no
+server can have one stage answered twice.
 """
 
 from __future__ import annotations

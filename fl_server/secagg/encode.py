@@ -1,9 +1,10 @@
 """Updates to integers and the sum of them back to a mean.
 
-An update is clipped to an L2 norm, its coordinates to ±c, and each becomes an unsigned integer of b bits by
-stochastic rounding, which is unbiased: the mean over n clients errs by at most c / ((2^b - 1) sqrt(n)) per
-coordinate in standard deviation. Integers are multiplied by the weight after rounding, so that light
-clients are not rounded away. Metrics travel as extra coordinates under the same mask.
+An update is clipped to an L2 norm, its coordinates to ±c, and each becomes an unsigned integer of b
+bits by stochastic rounding, which is unbiased: the mean over n clients errs by at most
+c / ((2^b - 1) sqrt(n)) per coordinate in standard deviation. Integers are multiplied by the weight
+after rounding, so that light clients are not rounded away. Metrics travel as extra coordinates under
+the same mask.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Update:
 class Mean:
     """The weighted mean of the survivors' updates and their metrics.
 
-    within_clip: clients whose update was within the clip norm · saturated: coordinates that were clamped
+    within_clip: clients whose update was within the clip norm · saturated: clamped coordinates
     """
 
     delta: npt.NDArray[np.float64]
@@ -111,7 +112,7 @@ def decode(total: Words, clients: int, params: Params, session: bytes) -> Mean:
 
 
 def checksum(words: Words, params: Params, session: bytes) -> int:
-    """sum r_l * u_l mod 2^B, with r public and of the session: linear, so that sums of it add up."""
+    """sum r_l * u_l mod 2^B, with r public, of the session: linear, so that sums of it add up."""
     key = derive(session, session, labels.CHECKSUM_KEY, KEY_SIZE)
     r = expand(key, len(words), params.ring_bits)
     product = np.multiply(r, words, dtype=words.dtype)
@@ -135,9 +136,9 @@ def _check(update: Update, delta: Floats, encoding: Encoding) -> None:
 def _quantise(
     delta: Floats, scale: float, encoding: Encoding, seed: bytes | bytearray, words: Words
 ) -> int:
-    """Write the b-bit integers of `delta` into `words`; the number of clamped coordinates comes out."""
+    """Write the integers of `delta` into `words`; the number of clamped coordinates comes out."""
     key = derive(seed, bytes(32), labels.ROUNDING_KEY, KEY_SIZE)
-    # Multiples of 2^-32 in [0, 1): adding one and cutting rounds up with the fraction's probability.
+    # Multiples of 2^-32 in [0, 1): adding one and cutting rounds up as often as it should.
     chance = expand(key, encoding.length, 32)
     saturated = 0
     for start in range(0, encoding.length, _BLOCK):

@@ -1,4 +1,4 @@
-"""Keys: identities (Ed25519), exchanges (X25519), derivation (HKDF-SHA-256), and how they are wiped."""
+"""Keys: identities (Ed25519), exchanges (X25519), derivation (HKDF-SHA-256), wiping."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Identity:
 
 
 def verify(public: bytes, label: bytes, message: bytes, signature: bytes, what: str) -> None:
-    """Nothing, if `signature` is of `public` over the label and the message.     raises BadSignature"""
+    """Nothing, if `public` signed the label and the message.     raises BadSignature"""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, label + b"\x00" + message)
     except (InvalidSignature, ValueError):
@@ -65,7 +65,7 @@ def pair_info(role: bytes, a: int, b: int, tail: bytes = b"") -> bytes:
 
 
 def hashed(label: bytes, *parts: bytes | bytearray) -> bytes:
-    """SHA-256 of the label and the parts. Only for parts of fixed length, or one last of any length."""
+    """SHA-256 of the label and the parts. All but the last must be of fixed length."""
     digest = hashlib.sha256(label + b"\x00")
     for part in parts:
         digest.update(part)

@@ -45,7 +45,7 @@ def expand(key: bytes, count: int, bits: int) -> Words:
 def add_masks(words: Words, masks: Sequence[tuple[bytes, int]]) -> None:
     """words += sign * mask for each (key, sign), in place.
 
-    Words run modulo 2^32 or 2^64, of which 2^B is a divisor; `reduce_ring` cuts them once at the end.
+    Words run modulo 2^32 or 2^64, of which 2^B is a divisor; `reduce_ring` cuts them at the end.
     """
     streams = [
         (Cipher(AES(key), CTR(bytes(16))).encryptor(), np.add if sign > 0 else np.subtract)

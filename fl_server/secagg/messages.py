@@ -19,8 +19,8 @@ from fl_server.secagg.wire import (
     Key,
     Message,
     Name,
-    Sized,
     Signature,
+    Sized,
     ToTheEnd,
 )
 

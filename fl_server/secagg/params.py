@@ -59,7 +59,7 @@ class Params(Message):
 
 
 def least_threshold(neighbours: int) -> int:
-    """The least t with which two views of the survivors cannot unmask one client (complete graph)."""
+    """The least t with which two views of the survivors cannot unmask a client."""
     return 2 * neighbours // 3 + 1
 
 

@@ -1,4 +1,4 @@
-"""What a client refuses. The floors are the client's own; nothing that a server sends lowers them."""
+"""What a client refuses. The floors are its own; nothing that a server sends lowers them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,8 @@ def _check_params(params: Params, encoding: Encoding) -> None:
     least = least_threshold(params.neighbours)
     if not least <= params.threshold <= params.neighbours:
         raise ThresholdTooLow(
-            f"threshold {params.threshold} of {params.neighbours} neighbours, at least {least} is safe"
+            f"threshold {params.threshold} of {params.neighbours} neighbours, "
+            f"at least {least} is safe"
         )
     if params.encoding != encoding or params.prg != PRG_AES128_CTR:
         raise EncodingMismatch("the parameters are not those that the update was prepared for")

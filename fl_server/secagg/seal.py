@@ -12,7 +12,7 @@ from fl_server.secagg.shamir import SHARE_SIZE
 
 BOX_SIZE = 2 * SHARE_SIZE + 16
 
-# The key is of one session, one sender and one receiver, and seals one box; so the nonce may be fixed.
+# The key is of one session, sender and receiver, and seals one box; so the nonce may be fixed.
 _NONCE = bytes(12)
 
 

@@ -1,9 +1,10 @@
-"""The server's side of one round: a class for each stage; `receive` takes one client's message, `close` goes on.
+"""The server's side of one round: each stage is a class that receives messages until it is closed.
 
     Adverts -> Shares -> Vectors -> Agreements -> Reveals -> Total
 
-Vectors are summed as they come, so memory grows with the length of one vector, not with the cohort. What
-each `receive` accepts is all that a stage needs to be built again: the same messages give the same state.
+Vectors are summed as they come, so memory grows with the length of one vector, not with the cohort.
+What each `receive` accepts is all that a stage needs to be built again: the same messages give the
+same state.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Total:
 
 
 class _Stage:
-    """Remembers who sent what, so that a repeated message is harmless and a second one is refused."""
+    """Remembers who sent what: a repeated message is harmless and a second one is refused."""
 
     def __init__(self, allowed: frozenset[int] | None) -> None:
         self.closed = False
@@ -305,10 +306,10 @@ class Reveals(_Stage):
                 continue
             if revealed.kind == BAD_SHARE:
                 self.blamed.add(owner)
-            elif revealed.kind != wanted or not self._matches(owner, client, wanted, revealed.share):
-                self.blamed.add(client)
-            else:
+            elif revealed.kind == wanted and self._matches(owner, client, wanted, revealed.share):
                 self._revealed[owner].append(revealed.share)
+            else:
+                self.blamed.add(client)
         return True
 
     def close(self) -> Total:

@@ -59,7 +59,7 @@ class Session:
         )
 
     def share_digest(self, owner: int, holder: int, kind: int, share: bytes | bytearray) -> bytes:
-        """16 bytes that commit an owner to one share. A share is random, so that they tell nothing."""
+        """16 bytes that commit an owner to one share. A share is random: they tell nothing."""
         place = owner.to_bytes(4, "little") + holder.to_bytes(4, "little") + bytes([kind])
         return hashed(labels.SHARE_DIGEST, self.id, place, share)[:DIGEST_SIZE]
 

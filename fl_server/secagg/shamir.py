@@ -1,7 +1,7 @@
 """Secret sharing over GF(2^8), byte by byte, without tables or branches on secrets (Shamir 1979).
 
-The field is that of AES: polynomial x^8 + x^4 + x^3 + x + 1. A share is its x followed by one byte per
-byte of the secret.
+The field is that of AES: polynomial x^8 + x^4 + x^3 + x + 1. A share is its x followed by one byte
+for each byte of the secret.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def combine(shares: Sequence[bytes | bytearray], threshold: int) -> bytearray:
 
 
 def multiply(a: Bytes, b: Bytes) -> Bytes:
-    """a*b in the field, elementwise with broadcasting: eight steps, the same whatever the values."""
+    """a*b in the field, with broadcasting: eight steps, the same whatever the values."""
     a, b = np.broadcast_arrays(a, b)
     a = a.copy()
     out = np.zeros_like(a)

@@ -1,7 +1,7 @@
 """Messages as declarations: a dataclass whose annotations say how each field is written.
 
-Numbers are little-endian. Every length is checked before use; trailing bytes are an error. A message
-has one encoding, so equal messages are equal bytes.
+Numbers are little-endian. Every length is checked before use; trailing bytes are an error. A
+message has one encoding, so equal messages are equal bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fl_server.errors import Malformed
 
 
 class Message:
-    """A base for frozen dataclasses: `to_bytes` and `from_bytes` follow the annotations in order."""
+    """A base for frozen dataclasses: `to_bytes` and `from_bytes` follow the annotations."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 

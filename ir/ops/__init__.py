@@ -1,7 +1,8 @@
 """The operator table. One module a family; importing this package declares every operator.
 
-Codes by family: elementwise 1-49, compare 50-69, reduce 70-89, shaping 90-129, linalg 130-149,
-conv 150-179, pool 180-199, norm 200-219, loss 220-239, quant 240-279, update 280-299, random 300-309.
+Codes by family: elementwise 1-49, compare 50-69, reduce 70-89, shaping and index 90-129,
+linalg 130-149, conv 150-179, pool 180-199, norm 200-219, loss 220-239, quant 240-279,
+update 280-299, random 300-309.
 """
 
 from ir.ops import (  # noqa: F401

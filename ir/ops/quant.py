@@ -9,7 +9,7 @@ import numpy as np
 from ir.dtype import DType
 from ir.errors import AttrError, DTypeError, ShapeError
 from ir.graph import shape_text
-from ir.op import NO_GRAD, case, floats, ints, op
+from ir.op import NO_GRAD, case, exactly, floats, ints, op
 from ir.ops.elementwise import mul
 from ir.ops.reduce import reduce_sum
 from ir.ops.windows import check_equal
@@ -21,6 +21,9 @@ MAX_LEFT_SHIFT = 22  # 255 shifted so far still fits
 def int8s(*shape):
     """A sample input that uses all of int8."""
     return ints(*shape, low=LOWEST, high=HIGHEST + 1, dtype=DType.i8)
+
+
+EDGES = [0.5, -0.5, 1.5, -1.5, 0.49999997, 126.5, -128.5, 1e30, -1e30, np.inf, -np.inf, np.nan] * 2
 
 
 def types(name, result, *wanted):
@@ -81,7 +84,8 @@ def _checked_same(name):
     samples=[
         case((3, 7), scale=0.017, zero_point=5),
         case((2, 3, 4), scale=0.01, zero_point=-128),
-        case((300,), low=-300.0, high=300.0, scale=1.5),
+        case((20, 900), low=-300.0, high=300.0, scale=1.5),
+        case(exactly(EDGES)),
     ],
     grad=NO_GRAD,
 )
@@ -97,7 +101,7 @@ def quantize(x, *, scale=1.0, zero_point=0):
     code=241,
     shape=_checked_same("dequantize"),
     dtype=types("dequantize", DType.f32, DType.i8),
-    samples=[case(int8s(3, 7), scale=0.017, zero_point=5), case(int8s(2, 3, 4), scale=0.1)],
+    samples=[case(int8s(3, 7), scale=0.017, zero_point=5), case(int8s(20, 900), scale=0.1)],
     kernels=("i8",),
     grad=NO_GRAD,
 )

@@ -171,6 +171,7 @@ def _linear_shape(x, w, bias, multiplier, shift, **attrs):
         _layer((3, 10), (4, 10), 4, reach=7, x_zero=3, y_zero=-5),
         _layer((1, 70), (19, 70), 19, reach=9, x_zero=-128, high=50),
         _layer((33,), (5, 33), 5, x_zero=1),
+        _layer((2, 24), (70, 24), 70, x_zero=1),
         _layer((5, 3, 37), (21, 37), 21, x_zero=-7, y_zero=-128),
     ],
     kernels=("i8",),
@@ -207,6 +208,7 @@ ADD = {
     shape=_binary_shape("quantized_add"),
     samples=[
         case(int8s(3, 50), int8s(3, 50), **ADD),
+        case(int8s(20, 900), int8s(20, 900), **ADD),
         case(int8s(2, 1, 5), int8s(3, 1), **ADD, low=-20, high=99),
         case(int8s(3, 4), int8s(4), **{**ADD, "y_shift": -19, "a_zero": -128}),
     ],

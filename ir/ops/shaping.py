@@ -319,7 +319,7 @@ def _cast_grad(g, y, x, *, to):
         case(ints(3, 4), to="f32"),
         case(bools(3, 4), to="f32"),
         case((3, 4), to="i32"),
-        case(ints(3, 4), to="f16"),
+        case(exactly([2049, 2051, 65503, -1], DType.i32), to="f16"),
         case(exactly([-2.5, 0, 3, 1e-7], DType.f16), to="i32"),
         case(exactly([0, 0.5, -3]), to="bool"),
         case(exactly([1e9, -1e9, np.nan, -1.7, 1.7, 200]), to="i8"),

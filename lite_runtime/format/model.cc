@@ -38,6 +38,11 @@ Status Model::verify(Error& error) {
   flatbuffers::Verifier verifier(bytes_, index_size_, options);
   if (!format::VerifyIndexBuffer(verifier)) return error.set(Status::kBadFile, "index: not a sound FlatBuffer");
   index_ = format::GetIndex(bytes_);
+  // The FlatBuffers verifier looks at where a vector's length lies, and so lets 8-byte elements lie across.
+  const auto* segments = index_->segments();
+  if (segments != nullptr && reinterpret_cast<uintptr_t>(segments->data()) % alignof(format::Segment) != 0) {
+    return error.set(Status::kBadFile, "index: the rows of segments are not aligned");
+  }
   if (index_->major() != kMajor) {
     return error.set(Status::kBadFile, "format version %d: this reader knows version %d", index_->major(), kMajor);
   }

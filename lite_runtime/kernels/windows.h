@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "core/attrs.h"
 #include "core/tensor.h"
@@ -37,8 +39,29 @@ struct Axis {
     if (size < 1 || stride < 1 || dilation < 1 || pad < 0 || pad_end < 0) return false;
     const int64_t padded = int64_t{length} + pad + pad_end;
     const int64_t reach = int64_t{dilation} * (size - 1) + 1;
-    return padded < (1 << 30) && stride < (1 << 30) && dilation < (1 << 30) && reach <= padded && count == (padded - reach) / stride + 1;
+    return padded < (1 << 30) && stride < (1 << 30) && dilation < (1 << 30) && reach <= padded &&
+           count == (padded - reach) / stride + 1;
   }
+};
+
+// Along one axis, the places that windows have on the positions `phase`, `phase` + stride, ...: the same ones on each,
+// `step` apart, here in falling order, so that the windows come in rising order.
+struct Places {
+  int last = 0, step, count = 0;
+  int window = 0;   // the window that has place `last` on position `phase`; one more for each stride
+  int windows = 0;  // from the window of one place to that of the next
+
+  Places(const Axis& axis, int phase) : step(axis.stride / std::gcd(axis.stride, axis.dilation)) {
+    int first = 0;
+    const int end = std::min(step, axis.size);
+    while (first < end && (phase + axis.pad - int64_t{first} * axis.dilation) % axis.stride != 0) ++first;
+    if (first == end) return;
+    count = (axis.size - first - 1) / step + 1;
+    last = first + (count - 1) * step;
+    window = (phase + axis.pad - last * axis.dilation) / axis.stride;
+    windows = static_cast<int>(int64_t{step} * axis.dilation / axis.stride);
+  }
+  int place(int64_t index) const { return last - static_cast<int>(index) * step; }
 };
 
 struct Windows {

@@ -200,7 +200,7 @@ def test_layout_and_types_are_what_the_models_take(recordings: list[data.Recordi
 
 
 def test_a_split_that_leaves_no_people_for_devices_is_refused() -> None:
-    with pytest.raises(ValueError, match="9 cloud \\+ 1 validation of 10 people"):
+    with pytest.raises(ValueError, match="9 cloud \\+ 2 validation of 10 people"):
         data.split(_clocks(), seed=0, cloud_people=9)
 
 

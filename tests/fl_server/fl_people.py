@@ -37,15 +37,15 @@ def seeded(seed: object) -> RandomBytes:
 
 
 def subject_of(i: int, public: bytes, **changes: object) -> Subject:
-    fields = dict(
-        serial=1000 + i,
-        client=10 + 3 * i,
-        public_key=public,
-        not_before=0,
-        not_after=2_000_000,
-        tenant=CONTEXT.tenant,
-        population=CONTEXT.population,
-    )
+    fields = {
+        "serial": 1000 + i,
+        "client": 10 + 3 * i,
+        "public_key": public,
+        "not_before": 0,
+        "not_after": 2_000_000,
+        "tenant": CONTEXT.tenant,
+        "population": CONTEXT.population,
+    }
     return Subject(**(fields | changes))
 
 
@@ -64,14 +64,14 @@ def members(count: int) -> list[Member]:
 
 
 def encoding_of(length: int, **changes: object) -> Encoding:
-    fields = dict(
-        length=length,
-        value_bits=16,
-        max_weight=1,
-        clip_norm=100.0,
-        clip_value=1.0,
-        loss_cap=8.0,
-    )
+    fields = {
+        "length": length,
+        "value_bits": 16,
+        "max_weight": 1,
+        "clip_norm": 100.0,
+        "clip_value": 1.0,
+        "loss_cap": 8.0,
+    }
     return Encoding(**(fields | changes))
 
 
@@ -125,7 +125,7 @@ def play(
 
 
 class Table:
-    """A round played stage by stage, so that a test can change what lies on the table between two."""
+    """A round played stage by stage, so that a test can change what lies between two."""
 
     def __init__(self, count: int = 6, context: Context = CONTEXT, **changes: object) -> None:
         self.people = {m.id: m for m in members(count)}

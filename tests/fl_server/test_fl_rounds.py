@@ -61,7 +61,8 @@ def test_the_new_weights_are_plain_federated_averaging_bit_for_bit_with_drop_out
     survivors = [i for i in range(12) if i not in (0, 1)]
     session = bytes.fromhex(entry["session"])
     np.testing.assert_array_equal(after, expected_weights(fleet, survivors, 12, session, START))
-    assert after.dtype == np.float32 and np.abs(after).max() > 0.1
+    assert after.dtype == np.float32
+    assert np.abs(after).max() > 0.1
     outcomes = [[report.outcome for report in device] for device in reports]
     assert outcomes == [["stopped"]] * 3 + [["done"]] * 9
     assert [device[0].stage for device in reports[:3]] == ["advertise", "share", "vector"]
@@ -154,7 +155,7 @@ class Killable:
 def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path):
     count = 4
     server = Killable(tmp_path / "server")
-    lock, seen = threading.Lock(), {stage: 0 for stage in Stage}
+    lock, seen = threading.Lock(), dict.fromkeys(Stage, 0)
 
     def kill_halfway(i: int, stage: Stage) -> None:
         # Half of the devices have an acknowledgement, the others have not sent or are waiting.

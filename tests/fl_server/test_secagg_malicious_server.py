@@ -257,9 +257,9 @@ def test_too_few_shares_are_refused_before_the_vector_leaves():
 def test_boxes_given_to_the_wrong_client_do_not_count_as_shares():
     table = Table()
     table.share()
+    wrong = SharesDown.from_bytes(table.vectors.reply(13)).sealed
+    down = SharesDown(table.shares.session.bitmap(table.ids), wrong).to_bytes()
     with pytest.raises(errors.TooFewShares, match="0 neighbours"):
-        wrong = SharesDown.from_bytes(table.vectors.reply(13)).sealed
-        down = SharesDown(table.shares.session.bitmap(table.ids), wrong).to_bytes()
         table.shared[10].receive_shares(down, table.updates[10])
 
 
@@ -352,8 +352,8 @@ def test_bytes_that_are_no_message_are_malformed(stage):
     table.agree()
     state = Table().joined[10] if stage == "receive_cohort" else table.agreed[10]
     for size in (1, 50, 67, 149):
+        arguments = (NOW,) if stage == "receive_cohort" else ()
         with pytest.raises(errors.Malformed):
-            arguments = (NOW,) if stage == "receive_cohort" else ()
             getattr(state, stage)(seeded(size)(size), *arguments)
 
 

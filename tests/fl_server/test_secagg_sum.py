@@ -15,7 +15,7 @@ from fl_server.secagg.run import Stage
 
 
 def survivors_suffice(last: dict[int, Stage], clients: int) -> bool:
-    """Whether so many remain at each stage that every secret can be rebuilt: the rule, said anew."""
+    """Whether enough remain at each stage to rebuild every secret: the rule, said anew."""
     needed = least_threshold(clients - 1) + 1
     present = [sum(stage >= s for stage in last.values()) for s in Stage]
     return all(count >= needed for count in present[Stage.SHARE : Stage.REVEAL]) and (

@@ -1,4 +1,4 @@
-"""An operator with a sub-graph, for tests of what treats graphs inside of graphs."""
+"""Fixed random examples, and an operator with a sub-graph for tests of graphs inside of graphs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from cloud.interpreter import run
 from ir.graph import Array, Graph
 from ir.op import NO_GRAD, OPS, Op, op
 
 EMPTY = Graph((), ())
+
+settings.register_profile("fixed", derandomize=True)
+settings.load_profile("fixed")
 
 
 @pytest.fixture

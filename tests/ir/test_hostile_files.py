@@ -9,6 +9,7 @@ import struct
 from typing import Any
 
 import flatbuffers
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -314,6 +315,35 @@ def test_a_list_of_more_than_8_numbers_is_refused() -> None:
     index.pool = [*POOL, 9, *range(9), 0]
     with pytest.raises(FormatError, match="axes has 9 numbers, want at most 8"):
         decoded(index)
+
+
+def test_a_gap_between_tensors_that_is_not_zero_is_refused() -> None:
+    index = base()
+    index.weights = [(F32, 1, 1, 0, W, 0, 0), (F32, 1, 1, 0, N, 0, 1)]
+    index.entries[0] = dataclasses.replace(
+        index.entries[0], nodes=[(OPS["tanh"].code, 1, 1, 6, 5)], inputs=[2], outputs=[3]
+    )
+    index.pool = [*POOL, 2, 3]
+    decoded(index, bytes(28))
+    with pytest.raises(FormatError, match="weight 1 'n': the padding before it is not zero"):
+        decoded(index, bytes(15) + b"\1" + bytes(12))
+
+
+def test_tables_that_share_their_vectors_to_look_larger_are_refused() -> None:
+    b = flatbuffers.Builder(0)
+    outputs = b.CreateNumpyVector(np.zeros(100, np.uint32))
+    fb.EntryStart(b)
+    fb.EntryAddOutputs(b, outputs)
+    entry = fb.EntryEnd(b)
+    fb.IndexStartEntriesVector(b, 100)
+    for _ in range(100):
+        b.PrependUOffsetTRelative(entry)
+    entries = b.EndVector()
+    fb.IndexStart(b)
+    fb.IndexAddEntries(b, entries)
+    b.Finish(fb.IndexEnd(b), file_identifier=b"MSPN")
+    with pytest.raises(FormatError, match="0 names for 100 outputs|larger than the index"):
+        decode(bytes(b.Output()), [])
 
 
 def test_another_major_version_is_refused() -> None:

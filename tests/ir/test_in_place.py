@@ -129,3 +129,12 @@ def test_a_weight_is_updated_once() -> None:
     w = weight("w")
     with pytest.raises(GraphError, match="weight 'w' is updated twice"):
         in_place_order(Graph((X,), (), (), ((w, sgd(w, X)), (w, sgd(w, X)))))
+
+
+def test_a_sub_graph_that_updates_a_weight_is_refused(apply_op: Op) -> None:
+    w = weight("w")
+    inner = Graph((X,), (X,), ("y",), ((w, sgd(w, X)),))
+    v = weight("v")
+    graph = Graph((X,), (apply_op(X, body=inner),), ("y",), ((v, sgd(v, X)),))
+    with pytest.raises(GraphError, match="a sub-graph updates weights"):
+        in_place_order(graph)

@@ -184,3 +184,12 @@ def test_names_and_sources_stay_with_what_takes_the_place_of_a_node() -> None:
     (_, node) = constant_folding(Graph((x,), y.results)).nodes
     assert node is not y
     assert (node.source, node.results[0].name) == ("net.py:7", "activation")
+
+
+def test_a_node_that_takes_the_place_of_another_keeps_its_own_name() -> None:
+    x = Value((3,), name="x")
+    first, second = OPS["tanh"](x), OPS["tanh"](x)
+    second.name = "second"
+    graph = Graph((x,), (first, second))
+    assert [n.results[0].name for n in common_subexpression(graph).nodes] == [None]
+    assert first.name is None

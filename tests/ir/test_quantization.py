@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from ir.errors import AttrError, DTypeError
 from ir.graph import Array, Value
 from ir.op import OPS
 from ir.quantization import quantize_multiplier, scale_by_multiplier
+from tests.helpers import ROOT
 
 RNG = np.random.default_rng(7)
 
@@ -249,3 +251,19 @@ def test_numbers_out_of_range_are_named(name: str, attrs: dict[str, object], mes
 def test_floats_where_stored_numbers_are_wanted_are_named() -> None:
     with pytest.raises(DTypeError, match=r"requantize: inputs of \[f32\], want \[i8\]"):
         OPS["requantize"](Value((3,)))
+
+
+GOLDEN = np.load(ROOT / "tests/golden/tflite_int8/int8.npz")
+CALLS = [
+    pytest.param(i, name, count, attrs, id=f"{name}-{i}")
+    for i, (name, count, attrs) in enumerate(json.loads(str(GOLDEN["index"])))
+]
+
+
+@pytest.mark.parametrize(("i", "name", "count", "attrs"), CALLS)
+def test_every_bit_is_that_of_tflite_reference_kernels(
+    i: int, name: str, count: int, attrs: dict[str, object]
+) -> None:
+    y = OPS[name](*(GOLDEN[f"{i}_x{j}"] for j in range(count)), **attrs)
+    assert len(np.unique(y)) > 20
+    np.testing.assert_array_equal(y, GOLDEN[f"{i}_y"])

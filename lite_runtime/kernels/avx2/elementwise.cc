@@ -1,5 +1,6 @@
-#include "kernels/avx2/vector.h"
 #include "kernels/vector/elementwise.h"
+
+#include "kernels/avx2/vector.h"
 
 #define ISA avx2
 namespace {

@@ -1,46 +1,9 @@
-#include <immintrin.h>
-
+#include "kernels/avx2/fixed_point.h"
 #include "kernels/kernels.h"
 #include "kernels/quantized_layers.h"
 
 namespace lite {
 namespace {
-
-__m256i load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
-void store(void* to, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(to), x); }
-
-// 16 numbers from int8 to int16.
-__m256i load_wide(const int8_t* from) {
-  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-
-// scale_by_multiplier of eight channels.
-struct Scale {
-  __m256i bias, multiplier, left, right, mask, half;
-
-  explicit Scale(const int32_t* channels) {
-    const __m256i shift = load(channels + 32), none = _mm256_setzero_si256();
-    bias = load(channels);
-    multiplier = load(channels + 16);
-    left = _mm256_max_epi32(shift, none);
-    right = _mm256_max_epi32(_mm256_sub_epi32(none, shift), none);
-    mask = _mm256_sub_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(1), right), _mm256_set1_epi32(1));
-    half = _mm256_srli_epi32(mask, 1);
-  }
-
-  __m256i operator()(__m256i sum) const {
-    const __m256i x = _mm256_sllv_epi32(_mm256_add_epi32(sum, bias), left);
-    const __m256i nudge = _mm256_set1_epi64x(int64_t{1} << 30);
-    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(x, multiplier), nudge);
-    const __m256i odd =
-        _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(x, 32), _mm256_srli_epi64(multiplier, 32)), nudge);
-    // Bits 31 to 62 of each product, in the places that the factors had.
-    const __m256i high = _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xAA);
-    const __m256i threshold = _mm256_sub_epi32(half, _mm256_srai_epi32(high, 31));
-    const __m256i up = _mm256_cmpgt_epi32(_mm256_and_si256(high, mask), threshold);
-    return _mm256_sub_epi32(_mm256_srav_epi32(high, right), up);
-  }
-};
 
 // Sums of one position: channels 0 to 7 and 8 to 15 of a block.
 struct Sums {
@@ -64,15 +27,10 @@ struct Avx2 {
   class Finish {
    public:
     Finish(const int32_t* channels, const Stored& stored)
-        : a_(channels),
-          b_(channels + 8),
-          zero_(_mm256_set1_epi32(stored.zero)),
-          low_(_mm256_set1_epi32(stored.low - stored.zero)),
-          high_(_mm256_set1_epi32(stored.high - stored.zero)) {}
+        : a_(Scale::of_channels(channels)), b_(Scale::of_channels(channels + 8)), bound_(stored) {}
 
     void operator()(const Sums& sums, int8_t* y, int width) const {
-      const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(bound(a_(sums.a)), bound(b_(sums.b))), 0xD8);
-      const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+      const __m128i bytes = to_int8(bound_(a_(sums.a)), bound_(b_(sums.b)));
       if (width == kChannels) {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(y), bytes);
         return;
@@ -83,13 +41,8 @@ struct Avx2 {
     }
 
    private:
-    // Clamped before the zero point is added, so that the sum cannot overflow.
-    __m256i bound(__m256i x) const {
-      return _mm256_add_epi32(_mm256_min_epi32(_mm256_max_epi32(x, low_), high_), zero_);
-    }
-
     Scale a_, b_;
-    __m256i zero_, low_, high_;
+    Bound bound_;
   };
 
   static void finish_tile(const Tile& tile, const Sums* sums, const Finish& finish, int width) {

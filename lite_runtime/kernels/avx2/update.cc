@@ -1,5 +1,6 @@
-#include "kernels/avx2/vector.h"
 #include "kernels/vector/update.h"
+
+#include "kernels/avx2/vector.h"
 
 namespace lite {
 

@@ -20,10 +20,6 @@ struct Avx2 {
   static V all(float x) { return _mm256_set1_ps(x); }
   static V first(V v, int n, V rest) { return _mm256_blendv_ps(rest, v, _mm256_castsi256_ps(lanes(n))); }
 
-  static V add(V a, V b) { return _mm256_add_ps(a, b); }
-  static V sub(V a, V b) { return _mm256_sub_ps(a, b); }
-  static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
-  static V div(V a, V b) { return _mm256_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }  // a b + c
   static V min(V a, V b) { return _mm256_min_ps(a, b); }
   static V max(V a, V b) { return _mm256_max_ps(a, b); }
@@ -50,7 +46,8 @@ struct Avx2 {
 
   // A normal number as f 2^n with f in [1/2, 1); returns f.
   static V split(V x, V* n) {
-    const __m256i bits = _mm256_castps_si256(x), field = _mm256_and_si256(_mm256_srli_epi32(bits, 23), _mm256_set1_epi32(255));
+    const __m256i bits = _mm256_castps_si256(x),
+                  field = _mm256_and_si256(_mm256_srli_epi32(bits, 23), _mm256_set1_epi32(255));
     *n = _mm256_cvtepi32_ps(_mm256_sub_epi32(field, _mm256_set1_epi32(126)));
     const __m256i fraction = _mm256_and_si256(bits, _mm256_set1_epi32(0x807fffff));
     return _mm256_castsi256_ps(_mm256_or_si256(fraction, _mm256_set1_epi32(0x3f000000)));
@@ -59,7 +56,7 @@ struct Avx2 {
   // Lanes of ones where a byte is not 0; and bytes of 0 and 1 from lanes of zeros and ones.
   static V load_truths(const uint8_t* p, int n) {
     uint64_t bytes = 0;
-    std::memcpy(&bytes, p, static_cast<size_t>(n));
+    n == kLanes ? std::memcpy(&bytes, p, kLanes) : std::memcpy(&bytes, p, static_cast<size_t>(n));
     const __m256i wide = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(wide, _mm256_setzero_si256()));
   }
@@ -68,7 +65,7 @@ struct Avx2 {
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
     const __m128i bytes = _mm_and_si128(_mm_packs_epi16(words, words), _mm_set1_epi8(1));
     const int64_t all = _mm_cvtsi128_si64(bytes);
-    std::memcpy(p, &all, static_cast<size_t>(n));
+    n == kLanes ? std::memcpy(p, &all, kLanes) : std::memcpy(p, &all, static_cast<size_t>(n));
   }
 
   static float sum(V v) {

@@ -40,7 +40,8 @@ struct Gemm {
     float* packed = static_cast<float*>(context.scratch);
     for (int64_t j = 0; j < n; j += kWidth) {
       for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kDepth) {
-        const Part part = {m, j, std::min<int64_t>(kWidth, n - j), k0, std::min<int64_t>(kDepth, k - k0), k0 + kDepth >= k};
+        const Part part = {
+            m, j, std::min<int64_t>(kWidth, n - j), k0, std::min<int64_t>(kDepth, k - k0), k0 + kDepth >= k};
         pack(context.pool, part, b, packed);
         multiply(context.pool, part, a, b, packed, c, finish);
       }

@@ -44,7 +44,7 @@ Status gemm_matmul(const Call<matmul_attrs>& call) {
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
   int64_t m = y.dim(-2), n = y.dim(-1), k = a.dim(call.attrs.transpose_a ? -2 : -1), products = 1;
   for (int i = 0; i + 2 < y.rank(); ++i) products *= y.dim(i);
-  if (b.rank() == 2 && !call.attrs.transpose_a && a.rank() == y.rank()) {  // one product over all rows
+  if (b.rank() == 2 && !call.attrs.transpose_a && a.elements() == products * m * k) {  // one product over all rows
     m *= products;
     products = products > 0 ? 1 : 0;
   }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <numeric>
-
 #include "kernels/gemm/sources.h"
 #include "kernels/windows.h"
 
@@ -36,8 +34,8 @@ struct Steps {
 };
 
 // Elements [k, k + depth) of the matrix row [h places, w places, group] of an image whose pixels hold `channels`
-// numbers, the wanted ones first; zeros for places beyond the image. Where whole neighbouring pixels are wanted, a row of
-// places is one run of memory.
+// numbers, the wanted ones first; zeros for places beyond the image. Where whole neighbouring pixels are wanted, a row
+// of places is one run of memory.
 template <class Isa>
 inline void gather(const float* image, const Steps& h, const Steps& w, int channels, int group, int64_t k,
                    int64_t depth, float* to) {
@@ -149,26 +147,6 @@ struct PatchesB {
       panel_row<Tile>(whole, count, to);
     }
   }
-};
-
-// Along one axis, the places that windows have on the positions `phase`, `phase` + stride, ...: the same ones on each,
-// `step` apart, here in falling order, so that the windows come in rising order.
-struct Places {
-  int last = 0, step, count = 0;
-  int window = 0;   // the window that has place `last` on position `phase`; one more for each stride
-  int windows = 0;  // from the window of one place to that of the next
-
-  Places(const Axis& axis, int phase) : step(axis.stride / std::gcd(axis.stride, axis.dilation)) {
-    int first = 0;
-    const int end = std::min(step, axis.size);
-    while (first < end && (phase + axis.pad - int64_t{first} * axis.dilation) % axis.stride != 0) ++first;
-    if (first == end) return;
-    count = (axis.size - first - 1) / step + 1;
-    last = first + (count - 1) * step;
-    window = (phase + axis.pad - last * axis.dilation) / axis.stride;
-    windows = static_cast<int>(int64_t{step} * axis.dilation / axis.stride);
-  }
-  int place(int64_t index) const { return last - static_cast<int>(index) * step; }
 };
 
 // The pixels whose row is `row`, and whose column is `column`, modulo the strides: all of them are seen by the same

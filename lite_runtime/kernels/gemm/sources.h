@@ -8,7 +8,8 @@
 // Where the matrices of a product come from. A source of A has
 //   block<Isa, kBlock>(row, count, k, depth, gathered, from) -> step
 // which sets from[r], for `count` rows from `row` on, to where elements [k, k + depth) of the row are, `step` apart:
-// in the tensor itself, or in `gathered`, which has room for kBlock times depth elements and a vector. A source of B has
+// in the tensor itself, or in `gathered`, which has room for kBlock times depth elements and a vector. A source of B
+// has
 //   panel<Tile>(k, depth, column, count, to)   writes [depth][Tile::kColumns], anything behind `count` columns
 //   in_place(k, column), step()                where such a panel lies in the tensor, its rows `step` apart, or null
 

@@ -1,30 +1,9 @@
-#include <arm_neon.h>
-
 #include "kernels/kernels.h"
+#include "kernels/neon/fixed_point.h"
 #include "kernels/quantized_layers.h"
 
 namespace lite {
 namespace {
-
-// scale_by_multiplier of four channels.
-struct Scale {
-  int32x4_t bias, multiplier, left, right;
-
-  explicit Scale(const int32_t* channels) {
-    const int32x4_t shift = vld1q_s32(channels + 16), none = vdupq_n_s32(0);
-    bias = vld1q_s32(channels);
-    multiplier = vld1q_s32(channels + 8);
-    left = vmaxq_s32(shift, none);
-    right = vminq_s32(shift, none);
-  }
-
-  int32x4_t operator()(int32x4_t sum) const {
-    const int32x4_t high = vqrdmulhq_s32(vshlq_s32(vaddq_s32(sum, bias), left), multiplier);
-    // The shift rounds halves up; one less for numbers below 0 that are shifted at all makes it away from zero.
-    const int32x4_t less = vshrq_n_s32(vandq_s32(high, right), 31);
-    return vrshlq_s32(vqaddq_s32(high, less), right);
-  }
-};
 
 // Sums of one position: channels 0 to 3 and 4 to 7 of a block.
 struct Sums {
@@ -57,14 +36,10 @@ struct Neon {
   class Finish {
    public:
     Finish(const int32_t* channels, const Stored& stored)
-        : a_(channels),
-          b_(channels + 4),
-          zero_(vdupq_n_s32(stored.zero)),
-          low_(vdupq_n_s32(stored.low - stored.zero)),
-          high_(vdupq_n_s32(stored.high - stored.zero)) {}
+        : a_(Scale::of_channels(channels)), b_(Scale::of_channels(channels + 4)), bound_(stored) {}
 
     void operator()(const Sums& sums, int8_t* y, int width) const {
-      const int8x8_t bytes = vqmovn_s16(vcombine_s16(vqmovn_s32(bound(a_(sums.a))), vqmovn_s32(bound(b_(sums.b)))));
+      const int8x8_t bytes = to_int8(bound_(a_(sums.a)), bound_(b_(sums.b)));
       if (width == kChannels) {
         vst1_s8(y, bytes);
         return;
@@ -75,11 +50,8 @@ struct Neon {
     }
 
    private:
-    // Clamped before the zero point is added, so that the sum cannot overflow.
-    int32x4_t bound(int32x4_t x) const { return vaddq_s32(vminq_s32(vmaxq_s32(x, low_), high_), zero_); }
-
     Scale a_, b_;
-    int32x4_t zero_, low_, high_;
+    Bound bound_;
   };
 
   static void finish_tile(const Tile& tile, const Sums* sums, const Finish& finish, int width) {

@@ -27,14 +27,14 @@ namespace lite {
 
 BINARY(add, a + b)
 BINARY(sub, a - b)
-BINARY(mul, a* b)
+BINARY(mul, (a * b))
 BINARY(div, a / b)
 BINARY(pow, std::pow(a, b))
 BINARY(maximum, a > b || a != a ? a : b)
 BINARY(minimum, a < b || a != a ? a : b)
 BINARY_I32(add, uint32_t, a + b)
 BINARY_I32(sub, uint32_t, a - b)
-BINARY_I32(mul, uint32_t, a* b)
+BINARY_I32(mul, uint32_t, (a * b))
 BINARY_I32(maximum, int32_t, std::max(a, b))
 BINARY_I32(minimum, int32_t, std::min(a, b))
 
@@ -75,8 +75,8 @@ float gelu_by_tanh(float x) { return 0.5f * x * (1.0f + std::tanh(0.79788456f * 
 }  // namespace
 
 UNARY(sigmoid, logistic(x))
-UNARY(silu, x* logistic(x))
-UNARY(hard_swish, x* limited(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f))
+UNARY(silu, logistic(x) * x)
+UNARY(hard_swish, limited(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f) * x)
 
 CHECK(clip) { return check_same(call); }
 KERNEL(clip, f32, ref) {

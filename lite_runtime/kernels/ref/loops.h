@@ -70,22 +70,39 @@ struct Walk {
   }
 };
 
-// f(from, to) at every step, the last axis fastest
-template <typename F>
-void for_each(const Walk& walk, F f) {
-  int64_t at[kMaxRank] = {}, from = 0, to = 0, n = 1;
-  for (int i = 0; i < walk.rank; ++i) n *= walk.size[i];
-  for (; n > 0; --n) {
-    f(from, to);
+// A place in a walk: how far it is from the start of both tensors.
+struct Place {
+  int64_t from = 0, to = 0, at[kMaxRank] = {};
+
+  // Step number `index`; the last axis is the fastest.
+  Place(const Walk& walk, int64_t index) {
+    for (int i = walk.rank - 1; i >= 0; --i) {
+      at[i] = index % walk.size[i];
+      index /= walk.size[i];
+      from += at[i] * walk.from[i];
+      to += at[i] * walk.to[i];
+    }
+  }
+
+  void advance(const Walk& walk) {
     for (int i = walk.rank - 1; i >= 0; --i) {
       from += walk.from[i];
       to += walk.to[i];
-      if (++at[i] < walk.size[i]) break;
+      if (++at[i] < walk.size[i]) return;
       from -= walk.from[i] * walk.size[i];
       to -= walk.to[i] * walk.size[i];
       at[i] = 0;
     }
   }
+};
+
+// f(from, to) at every step of a walk
+template <typename F>
+void for_each(const Walk& walk, F f) {
+  int64_t n = 1;
+  for (int i = 0; i < walk.rank; ++i) n *= walk.size[i];
+  if (n == 0) return;
+  for (Place place(walk, 0); n > 0; --n, place.advance(walk)) f(place.from, place.to);
 }
 
 struct Strides {

@@ -71,8 +71,8 @@ template <typename T>
 Status max_pool(const Call<max_pool2d_attrs>& call) {
   const Tensor &x = call.in[0], &y = call.y();
   const Windows windows = windows_of(x, call.attrs.size[0], call.attrs.size[1], y, call.attrs);
-  constexpr T kLowest = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
-                                                             : std::numeric_limits<T>::lowest();
+  constexpr T kLowest =
+      std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
   for_elements(y, [&](int n, int p, int q, int c) {
     T best = kLowest;
     for_places(windows, x, n, p, q, c, [&](int64_t i) { best = std::max(best, x.as<T>()[i]); });
@@ -83,15 +83,12 @@ Status max_pool(const Call<max_pool2d_attrs>& call) {
 
 }  // namespace
 
-CHECK(max_pool2d) {
-  return has_inputs(call, 1, 1, call.in[0].dtype) && max_fits(call.in[0], call.y(), call.attrs);
-}
+CHECK(max_pool2d) { return has_inputs(call, 1, 1, call.in[0].dtype) && max_fits(call.in[0], call.y(), call.attrs); }
 KERNEL(max_pool2d, f32, ref) { return max_pool<float>(call); }
 KERNEL(max_pool2d, i8, ref) { return max_pool<int8_t>(call); }
 
 CHECK(max_pool2d_dx) {
-  return has_inputs(call, 2, 2) && max_fits(call.in[1], call.in[0], call.attrs) &&
-         call.y().shape == call.in[1].shape;
+  return has_inputs(call, 2, 2) && max_fits(call.in[1], call.in[0], call.attrs) && call.y().shape == call.in[1].shape;
 }
 KERNEL(max_pool2d_dx, f32, ref) {
   const Tensor &g = call.in[0], &x = call.in[1], &y = call.y();
@@ -105,8 +102,7 @@ KERNEL(max_pool2d_dx, f32, ref) {
 }
 
 CHECK(max_pool2d_at) {
-  return has_inputs(call, 2, 2) && max_fits(call.in[1], call.y(), call.attrs) &&
-         call.in[0].shape == call.in[1].shape;
+  return has_inputs(call, 2, 2) && max_fits(call.in[1], call.y(), call.attrs) && call.in[0].shape == call.in[1].shape;
 }
 KERNEL(max_pool2d_at, f32, ref) {
   const Tensor &v = call.in[0], &x = call.in[1], &y = call.y();

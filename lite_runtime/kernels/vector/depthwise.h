@@ -25,10 +25,10 @@ struct Products {
   }
 };
 
-// y[q][c] = start[c] + sum of x[q x_step + offset][c] w[c] for Q positions; start: null, one vector, or y itself.
+// y[q y_step][c] = start[q start_step][c] + sum of x[q x_step + offset][c] w[c] for Q positions; start may be null.
 template <class Isa, int Q>
 inline void add_products(const Products& products, const float* x, int64_t x_step, const float* start,
-                         int64_t start_step, int channels, float* y) {
+                         int64_t start_step, int channels, float* y, int64_t y_step) {
   using V = typename Isa::V;
   constexpr int kTogether = 2 * Isa::kLanes;
   int c = 0;
@@ -36,9 +36,8 @@ inline void add_products(const Products& products, const float* x, int64_t x_ste
     V sum[Q][2];
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
-      const float* from = start + q * start_step + c;
-      sum[q][0] = start != nullptr ? Isa::load(from) : Isa::all(0.0f);
-      sum[q][1] = start != nullptr ? Isa::load(from + Isa::kLanes) : Isa::all(0.0f);
+      sum[q][0] = start != nullptr ? Isa::load(start + q * start_step + c) : Isa::all(0.0f);
+      sum[q][1] = start != nullptr ? Isa::load(start + q * start_step + c + Isa::kLanes) : Isa::all(0.0f);
     }
     for (int p = 0; p < products.n; ++p) {
       const float *from = x + products.x[p] + c, *w = products.w[p] + c;
@@ -51,8 +50,8 @@ inline void add_products(const Products& products, const float* x, int64_t x_ste
     }
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
-      Isa::store(y + q * channels + c, sum[q][0]);
-      Isa::store(y + q * channels + c + Isa::kLanes, sum[q][1]);
+      Isa::store(y + q * y_step + c, sum[q][0]);
+      Isa::store(y + q * y_step + c + Isa::kLanes, sum[q][1]);
     }
   }
   over<Isa>(channels - c, [&](int64_t rest, int lanes) {
@@ -68,35 +67,43 @@ inline void add_products(const Products& products, const float* x, int64_t x_ste
       for (int q = 0; q < Q; ++q) sum[q] = Isa::fma(Isa::load(x + products.x[p] + q * x_step + at, lanes), w, sum[q]);
     }
 #pragma GCC unroll 4
-    for (int q = 0; q < Q; ++q) Isa::store(y + q * channels + at, sum[q], lanes);
+    for (int q = 0; q < Q; ++q) Isa::store(y + q * y_step + at, sum[q], lanes);
   });
 }
 
-// Positions [begin, end) of a row of results, all of which see the places that `for_places(add)` names, by
-// add(offset from x + position x_step, weight). A few places at a time: this needs little memory whatever their number.
-template <class Isa, typename ForPlaces>
-inline void sum_places(int begin, int end, const float* x, int64_t x_step, const float* bias, int channels, float* y,
-                       ForPlaces for_places) {
-  Products products;
-  bool started = false;
-  const auto flush = [&] {
-    const auto some = [&](auto count, int q) {
-      float* to = y + int64_t{q} * channels;
-      add_products<Isa, decltype(count)::value>(products, x + q * x_step, x_step, started ? to : bias,
-                                                started ? channels : 0, channels, to);
+// Positions of a row of results: position q is at y + q y_step, and its windows look at x + q x_step + offsets.
+template <class Isa>
+struct Row {
+  const float* x;
+  float* y;
+  int64_t x_step, y_step;
+  int channels;
+
+  // The results [begin, end), all of which see the places that `for_places(add)` names by add(offset, weight). A few
+  // places at a time: this needs little memory whatever their number.
+  template <typename ForPlaces>
+  void sum(int begin, int end, const float* bias, ForPlaces for_places) const {
+    Products products;
+    bool started = false;
+    const auto flush = [&] {
+      const auto some = [&](auto count, int q) {
+        float* to = y + q * y_step;
+        add_products<Isa, decltype(count)::value>(products, x + q * x_step, x_step, started ? to : bias,
+                                                  started ? y_step : 0, channels, to, y_step);
+      };
+      int q = begin;
+      for (; q + 4 <= end; q += 4) some(std::integral_constant<int, 4>(), q);
+      for (; q < end; ++q) some(std::integral_constant<int, 1>(), q);
+      products.n = 0;
+      started = true;
     };
-    int q = begin;
-    for (; q + 4 <= end; q += 4) some(std::integral_constant<int, 4>(), q);
-    for (; q < end; ++q) some(std::integral_constant<int, 1>(), q);
-    products.n = 0;
-    started = true;
-  };
-  for_places([&](int64_t offset, const float* weight) {
-    if (products.n == Products::kMost) flush();
-    products.add(offset, weight);
-  });
-  flush();
-}
+    for_places([&](int64_t offset, const float* weight) {
+      if (products.n == Products::kMost) flush();
+      products.add(offset, weight);
+    });
+    flush();
+  }
+};
 
 // A row of results of which [inner, outer) see all places of a window along the row.
 template <typename Positions>
@@ -123,17 +130,18 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
     const int i0 = at.h.first_inside(top), i1 = at.h.behind_inside(top);
     const float* lines = x.f32() + (row / at.h.count * at.h.length + top) * at.w.length * channels;
     float* to = y.f32() + row * at.w.count * channels;
+    const Row<Isa> line = {lines - int64_t{at.w.pad} * channels, to, int64_t{at.w.stride} * channels, channels,
+                           channels};
     border_and_inside(at.w.count, inner, outer, [&](int begin, int end) {
       const int left = at.w.position(begin, 0), j0 = at.w.first_inside(left), j1 = at.w.behind_inside(left);
-      sum_places<Isa>(begin, end, lines - int64_t{at.w.pad} * channels, int64_t{at.w.stride} * channels, bias, channels, to,
-                      [&](auto add) {
-                        for (int i = i0; i < i1; ++i) {
-                          for (int j = j0; j < j1; ++j) {
-                            add((int64_t{i} * at.h.dilation * at.w.length + j * at.w.dilation) * channels,
-                                w.f32() + (int64_t{i} * at.w.size + j) * channels);
-                          }
-                        }
-                      });
+      line.sum(begin, end, bias, [&](auto add) {
+        for (int i = i0; i < i1; ++i) {
+          for (int j = j0; j < j1; ++j) {
+            add((int64_t{i} * at.h.dilation * at.w.length + j * at.w.dilation) * channels,
+                w.f32() + (int64_t{i} * at.w.size + j) * channels);
+          }
+        }
+      });
     });
     if (call.attrs.activation == Activation::none) return;
     over<Isa>(int64_t{at.w.count} * channels, [&](int64_t i, int lanes) {
@@ -152,24 +160,30 @@ Status vector_depthwise_conv2d_dx(const Call<depthwise_conv2d_dx_attrs>& call) {
   const Windows at = windows_of(y, w.dim(0), w.dim(1), g, call.attrs);
   const int channels = y.dim(3);
   const int64_t rows = int64_t{at.n} * at.h.length, cost = int64_t{at.w.length} * channels * at.h.size * at.w.size;
-  // Along a row with a stride, neighbours are seen by different places: each position is by itself.
-  const int inner = at.w.stride == 1 ? (at.w.size - 1) * at.w.dilation - at.w.pad : at.w.length;
-  const int outer = at.w.count - at.w.pad;
   const auto row_of = [&](int64_t row) {
     const float* lines = g.f32() + row / at.h.length * at.h.count * at.w.count * channels;
-    border_and_inside(at.w.length, inner, outer, [&](int begin, int end) {
-      sum_places<Isa>(begin, end, lines - int64_t{begin} * channels, channels, nullptr, channels,
-                      y.f32() + row * at.w.length * channels, [&](auto add) {
-                        for (int i = 0; i < at.h.size; ++i) {
-                          const int p = at.h.window_at(static_cast<int>(row % at.h.length), i);
-                          for (int j = 0; p >= 0 && j < at.w.size; ++j) {
-                            const int q = at.w.window_at(begin, j);
-                            if (q < 0) continue;
-                            add((int64_t{p} * at.w.count + q) * channels, w.f32() + (int64_t{i} * at.w.size + j) * channels);
-                          }
-                        }
-                      });
-    });
+    float* to = y.f32() + row * at.w.length * channels;
+    // Every stride-th pixel of a row is seen by the same places of windows.
+    for (int phase = 0; phase < std::min(at.w.stride, at.w.length); ++phase) {
+      const Places places(at.w, phase);
+      const Row<Isa> line = {lines, to + int64_t{phase} * channels, channels, int64_t{at.w.stride} * channels,
+                             channels};
+      const int pixels = (at.w.length - phase - 1) / at.w.stride + 1;
+      const int last = places.window + (places.count - 1) * places.windows;
+      border_and_inside(pixels, -places.window, at.w.count - last, [&](int begin, int end) {
+        line.sum(begin, end, nullptr, [&](auto add) {
+          for (int i = 0; i < at.h.size; ++i) {
+            const int p = at.h.window_at(static_cast<int>(row % at.h.length), i);
+            for (int j = 0; p >= 0 && j < places.count; ++j) {
+              const int q = places.window + j * places.windows;  // for the first pixel
+              if (begin + q < 0 || begin + q >= at.w.count) continue;
+              add((int64_t{p} * at.w.count + q) * channels,
+                  w.f32() + (int64_t{i} * at.w.size + places.place(j)) * channels);
+            }
+          }
+        });
+      });
+    }
   };
   parallel_for(call.context.pool, rows, share(rows, cost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) row_of(row);
@@ -193,7 +207,8 @@ inline void add_row_products(const Axis& w, int j, const float* x, const float* 
     for (int q = q0; q < q1; ++q, from += step) {
       const float* slope = g + int64_t{q} * channels;
 #pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) sum[i] = Isa::fma(Isa::load(from + i * Isa::kLanes), Isa::load(slope + i * Isa::kLanes), sum[i]);
+      for (int i = 0; i < 4; ++i)
+        sum[i] = Isa::fma(Isa::load(from + i * Isa::kLanes), Isa::load(slope + i * Isa::kLanes), sum[i]);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) Isa::store(y + i * Isa::kLanes, sum[i]);
@@ -218,23 +233,24 @@ Status vector_depthwise_conv2d_dw(const Call<depthwise_conv2d_dw_attrs>& call) {
   const int channels = y.dim(2);
   const int64_t blocks = (channels + kTogether - 1) / kTogether, places = int64_t{at.h.size} * at.w.size;
   const int64_t rows = int64_t{at.n} * at.h.count;
-  parallel_for(call.context.pool, blocks, share(blocks, rows * at.w.count * places * kTogether), [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const int c = static_cast<int>(block) * kTogether, count = std::min(kTogether, channels - c);
-      for (int64_t i = 0; i < places; ++i) std::fill_n(y.f32() + i * channels + c, count, 0.0f);
-      for (int64_t row = 0; row < rows; ++row) {
-        const float* slope = g.f32() + row * at.w.count * channels + c;
-        const int top = at.h.position(static_cast<int>(row % at.h.count), 0);
-        for (int i = at.h.first_inside(top); i < at.h.behind_inside(top); ++i) {
-          const int64_t line = row / at.h.count * at.h.length + top + i * at.h.dilation;
-          for (int j = 0; j < at.w.size; ++j) {
-            add_row_products<Isa>(at.w, j, x.f32() + line * at.w.length * channels + c, slope, channels, count,
-                                  y.f32() + (int64_t{i} * at.w.size + j) * channels + c);
-          }
-        }
-      }
-    }
-  });
+  parallel_for(call.context.pool, blocks, share(blocks, rows * at.w.count * places * kTogether),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t block = begin; block < end; ++block) {
+                   const int c = static_cast<int>(block) * kTogether, count = std::min(kTogether, channels - c);
+                   for (int64_t i = 0; i < places; ++i) std::fill_n(y.f32() + i * channels + c, count, 0.0f);
+                   for (int64_t row = 0; row < rows; ++row) {
+                     const float* slope = g.f32() + row * at.w.count * channels + c;
+                     const int top = at.h.position(static_cast<int>(row % at.h.count), 0);
+                     for (int i = at.h.first_inside(top); i < at.h.behind_inside(top); ++i) {
+                       const int64_t line = row / at.h.count * at.h.length + top + i * at.h.dilation;
+                       for (int j = 0; j < at.w.size; ++j) {
+                         add_row_products<Isa>(at.w, j, x.f32() + line * at.w.length * channels + c, slope, channels,
+                                               count, y.f32() + (int64_t{i} * at.w.size + j) * channels + c);
+                       }
+                     }
+                   }
+                 }
+               });
   return Status::kOk;
 }
 

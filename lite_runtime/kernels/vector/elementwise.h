@@ -19,9 +19,8 @@ Status vunary(const Call<Attrs>& call, F f) {
   const float* x = call.in[0].f32();
   float* y = call.y().f32();
   parallel_for(call.context.pool, call.y().elements(), kGrain, [=](int64_t begin, int64_t end) KEEP_APART {
-    over<Isa>(end - begin, [=](int64_t i, int lanes) {
-      Isa::store(y + begin + i, f(Isa::load(x + begin + i, lanes)), lanes);
-    });
+    over<Isa>(end - begin,
+              [=](int64_t i, int lanes) { Isa::store(y + begin + i, f(Isa::load(x + begin + i, lanes)), lanes); });
   });
   return Status::kOk;
 }
@@ -48,16 +47,6 @@ inline Walk pairs(const Tensor& a, const Tensor& b, const Tensor& y) {
   return walk;
 }
 
-// Where step `index` of a walk stands in both tensors.
-inline void seek(const Walk& walk, int64_t index, int64_t* from, int64_t* to) {
-  *from = *to = 0;
-  for (int i = walk.rank - 1; i >= 0; --i) {
-    *from += index % walk.size[i] * walk.from[i];
-    *to += index % walk.size[i] * walk.to[i];
-    index /= walk.size[i];
-  }
-}
-
 // store(y + i, f(a, b), lanes) for every element of y, with a and b stretched by the numpy rule: rows in which each
 // is either dense or one element
 template <class Isa, typename T, typename Attrs, typename F, typename Store>
@@ -74,7 +63,8 @@ Status vbinary(const Call<Attrs>& call, F f, Store store) {
   if (last >= 0) rows.rank = last;
   const auto row = [=](int64_t at_a, int64_t at_b, T* to, int64_t length) KEEP_APART {
     const Source<Isa> from_a(a + at_a, one_a), from_b(b + at_b, one_b);
-    over<Isa>(length, [=](int64_t i, int lanes) { store(to + i, f(from_a.load(i, lanes), from_b.load(i, lanes)), lanes); });
+    over<Isa>(length,
+              [=](int64_t i, int lanes) { store(to + i, f(from_a.load(i, lanes), from_b.load(i, lanes)), lanes); });
   };
   if (n == total) {
     parallel_for(call.context.pool, n, kGrain, [=](int64_t begin, int64_t end) {
@@ -83,11 +73,8 @@ Status vbinary(const Call<Attrs>& call, F f, Store store) {
     return Status::kOk;
   }
   parallel_for(call.context.pool, total / n, kGrain / n, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      int64_t at_a, at_b;
-      seek(rows, i, &at_a, &at_b);
-      row(at_a, at_b, y + i * n, n);
-    }
+    Place place(rows, begin);
+    for (int64_t i = begin; i < end; ++i, place.advance(rows)) row(place.from, place.to, y + i * n, n);
   });
   return Status::kOk;
 }

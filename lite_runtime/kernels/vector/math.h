@@ -94,8 +94,7 @@ template <class Isa>
 inline typename Isa::V vtanh(typename Isa::V x) {
   using V = typename Isa::V;
   const V a = Isa::abs(x), square = x * x;
-  const V q =
-      polynomial<Isa>(square, {-0.333332837f, 0.133314908f, -0.0537434965f, 0.020650588f, -0.00571704516f});
+  const V q = polynomial<Isa>(square, {-0.333332837f, 0.133314908f, -0.0537434965f, 0.020650588f, -0.00571704516f});
   const V large = Isa::all(1.0f) - Isa::all(2.0f) / (vexp<Isa>(a + a) + 1.0f);
   return Isa::select(Isa::below(a, Isa::all(0.625f)), Isa::fma(square * x, q, x), Isa::with_sign_of(large, x));
 }

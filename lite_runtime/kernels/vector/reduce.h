@@ -95,11 +95,13 @@ bool vreduce(const Call<Attrs>& call, bool mean = false) {
   }
   const int64_t columns = dropped.from[0];  // they are dense: the axis behind the dropped one is kept
   constexpr int64_t kWide = 4 * Isa::kLanes;
-  const int64_t wide = columns / kWide, narrow = (columns % kWide + Isa::kLanes - 1) / Isa::kLanes, strips = wide + narrow;
+  const int64_t wide = columns / kWide, narrow = (columns % kWide + Isa::kLanes - 1) / Isa::kLanes,
+                strips = wide + narrow;
   const int64_t outer = call.y().elements() / columns;
   parallel_for(call.context.pool, outer * strips, (1 << 12) / n, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t strip = i % strips, first = strip < wide ? strip * kWide : wide * kWide + (strip - wide) * Isa::kLanes;
+      const int64_t strip = i % strips,
+                    first = strip < wide ? strip * kWide : wide * kWide + (strip - wide) * Isa::kLanes;
       const float* from = x + i / strips * n * columns + first;
       float* to = y + i / strips * columns + first;
       if (strip < wide) {

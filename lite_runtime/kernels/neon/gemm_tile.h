@@ -1,0 +1,119 @@
+#pragma once
+
+#include "kernels/neon/vector.h"
+
+namespace lite {
+
+// The micro-kernel gemm_8x8_f32: 16 accumulators; a vector of A gives 4 factors, one a lane.
+struct NeonTile {
+  using Isa = Neon;
+  static constexpr int kRows = 8, kColumns = 8;
+
+  // C = A B + (add ? C : bias or 0) for 8 rows of 8 columns, whatever `rows` says. A's row r has its elements at
+  // a[r][0], a[r][a_step], ...; where a_step is not 1, the rows of A are neighbours. B's row k lies at b + k b_step.
+  static void run(int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+                  float* const* c, const float* bias, bool add) {
+    float32x4_t acc[8][2];
+    if (add) {
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        acc[r][0] = vld1q_f32(c[r]);
+        acc[r][1] = vld1q_f32(c[r] + 4);
+      }
+    } else {
+      const float32x4_t bias0 = bias != nullptr ? vld1q_f32(bias) : vdupq_n_f32(0.0f);
+      const float32x4_t bias1 = bias != nullptr ? vld1q_f32(bias + 4) : vdupq_n_f32(0.0f);
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        acc[r][0] = bias0;
+        acc[r][1] = bias1;
+      }
+    }
+    if (a_step == 1) {
+      add_rows(k, a, b, b_step, acc);
+    } else {
+      add_neighbours(k, a[0], a_step, b, b_step, acc);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; ++r) {
+      float* const to = c[r];
+      vst1q_f32(to, acc[r][0]);
+      vst1q_f32(to + 4, acc[r][1]);
+    }
+  }
+
+  // to[k][column] = from[column][k] for 8 columns.
+  static void transpose(const float* const* from, int64_t k, float* to) {
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4) {
+      transpose_4x4(from, i, to + i * kColumns);
+      transpose_4x4(from + 4, i, to + i * kColumns + 4);
+    }
+    for (; i < k; ++i) {
+      for (int c = 0; c < kColumns; ++c) to[i * kColumns + c] = from[c][i];
+    }
+  }
+
+ private:
+  using Accumulators = float32x4_t[8][2];
+
+  // Rows of A that lie anywhere: 4 elements of each at a time.
+  __attribute__((always_inline)) static inline void add_rows(int64_t k, const float* const* a, const float* b,
+                                                             int64_t b_step, Accumulators& acc) {
+    const float* row[8];
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; ++r) row[r] = a[r];
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4) {
+      float32x4_t x[8];
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) x[r] = vld1q_f32(row[r] + i);
+#pragma GCC unroll 4
+      for (int l = 0; l < 4; ++l, b += b_step) {
+        const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
+#pragma GCC unroll 8
+        for (int r = 0; r < 8; ++r) {
+          acc[r][0] = vfmaq_n_f32(acc[r][0], b0, x[r][l]);
+          acc[r][1] = vfmaq_n_f32(acc[r][1], b1, x[r][l]);
+        }
+      }
+    }
+    for (; i < k; ++i, b += b_step) {
+      const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        const float32x4_t x = vld1q_dup_f32(row[r] + i);
+        acc[r][0] = vfmaq_f32(acc[r][0], b0, x);
+        acc[r][1] = vfmaq_f32(acc[r][1], b1, x);
+      }
+    }
+  }
+
+  // Neighbouring rows of A: one element of all 8 at a time.
+  __attribute__((always_inline)) static inline void add_neighbours(int64_t k, const float* a, int64_t a_step,
+                                                                   const float* b, int64_t b_step, Accumulators& acc) {
+    for (int64_t i = 0; i < k; ++i, a += a_step, b += b_step) {
+      const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4), x0 = vld1q_f32(a), x1 = vld1q_f32(a + 4);
+#pragma GCC unroll 4
+      for (int r = 0; r < 4; ++r) {
+        acc[r][0] = vfmaq_n_f32(acc[r][0], b0, x0[r]);
+        acc[r][1] = vfmaq_n_f32(acc[r][1], b1, x0[r]);
+        acc[r + 4][0] = vfmaq_n_f32(acc[r + 4][0], b0, x1[r]);
+        acc[r + 4][1] = vfmaq_n_f32(acc[r + 4][1], b1, x1[r]);
+      }
+    }
+  }
+
+  static void transpose_4x4(const float* const* from, int64_t k, float* to) {
+    const float32x4_t a = vld1q_f32(from[0] + k), b = vld1q_f32(from[1] + k);
+    const float32x4_t c = vld1q_f32(from[2] + k), d = vld1q_f32(from[3] + k);
+    const float64x2_t ab0 = vreinterpretq_f64_f32(vtrn1q_f32(a, b)), ab1 = vreinterpretq_f64_f32(vtrn2q_f32(a, b));
+    const float64x2_t cd0 = vreinterpretq_f64_f32(vtrn1q_f32(c, d)), cd1 = vreinterpretq_f64_f32(vtrn2q_f32(c, d));
+    vst1q_f32(to, vreinterpretq_f32_f64(vtrn1q_f64(ab0, cd0)));
+    vst1q_f32(to + kColumns, vreinterpretq_f32_f64(vtrn1q_f64(ab1, cd1)));
+    vst1q_f32(to + 2 * kColumns, vreinterpretq_f32_f64(vtrn2q_f64(ab0, cd0)));
+    vst1q_f32(to + 3 * kColumns, vreinterpretq_f32_f64(vtrn2q_f64(ab1, cd1)));
+  }
+};
+
+}  // namespace lite

@@ -1,0 +1,186 @@
+"""The commands ms-run, ms-bench and ms-inspect."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lite_runtime as lite
+from ir import model_file
+from ir.graph import Graph, Value
+from lite_runtime import cli
+from tests.lite_runtime.models import cnn_batch, linear_model, small_cnn
+
+COMMANDS: list[Callable[[list[str]], None]] = [cli.run, cli.bench, cli.inspect]
+SECRET = bytes(range(32))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.ms"
+    path.write_bytes(model_file.write(small_cnn()))
+    return path
+
+
+def test_run_reads_arrays_and_writes_arrays(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = cnn_batch(3)["image"]
+    np.save(tmp_path / "x.npy", image)
+    out = tmp_path / "out"
+    cli.run([str(model), "--input", f"image={tmp_path}/x.npy", "--output-dir", str(out)])
+    assert capsys.readouterr().out.startswith("logits: dtype float32  shape [3, 5]  min ")
+    assert [p.name for p in out.iterdir()] == ["logits.npy"]
+    np.testing.assert_array_equal(np.load(out / "logits.npy"), lite.load(model).run(image))
+    cli.run([str(model), "--input", f"{tmp_path}/x.npy", "--json"])
+    assert json.loads(capsys.readouterr().out)["outputs"]["logits"]["shape"] == [3, 5]
+
+
+def test_an_output_name_cannot_leave_the_output_folder(tmp_path: Path) -> None:
+    x = Value((2,), name="x")
+    graph = Graph((x,), (x, x), ("../../up", "..."))
+    model_file.save(linear_model().__class__({"infer": graph}), tmp_path / "m.ms")
+    np.save(tmp_path / "x.npy", np.ones(2, np.float32))
+    out = tmp_path / "deep" / "out"
+    cli.run([f"{tmp_path}/m.ms", "--input", f"{tmp_path}/x.npy", "--output-dir", str(out)])
+    assert sorted(p.name for p in out.iterdir()) == ["_.._up.npy", "output.npy"]
+    assert not list((tmp_path / "deep").glob("*.npy"))
+
+
+def test_bench_reports_percentiles_memory_and_nodes(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.bench([str(model), "--runs", "5", "--entry", "train", "--size", "batch=4", "--profile"])
+    text = capsys.readouterr().out
+    assert text.startswith("entry train, 5 runs\nlatency ms      p50 ")
+    assert "[4,8,8,6]" in text
+    cli.bench([str(model), "--runs", "5", "--json", "--threads", "1", "--profile"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["entry"] == "infer"
+    latency = report["latency_ms"]
+    assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"]
+    assert report["planned_bytes"] == lite.load(model).planned_bytes()
+    assert [n["op"] for n in report["profile"]["nodes"]][0] == "conv2d"
+
+
+def test_inspect_tells_what_a_file_holds(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.inspect([str(model)])
+    text = capsys.readouterr().out
+    for line in (
+        "signature   none",
+        "dimension   batch: 1 to 2147483647",
+        "entry train",
+        "  input     image: float32[batch,8,8,3]",
+        "  output    loss: float32[]",
+        "  trainable  float32[6,3,3,3]  0.weight",
+    ):
+        assert line in text.splitlines()
+    cli.inspect([str(model), "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["file_bytes"] == model.stat().st_size
+    assert report["entries"]["infer"]["operators"]["conv2d"] == 1
+    assert report["entries"]["infer"]["planned_bytes"] > 0
+    assert report["entries"]["infer"]["without_kernel"] == []
+
+
+def test_inspect_draws_every_node(model: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "train.svg"
+    cli.inspect([str(model), "--graph", str(picture), "--entry", "train"])
+    root = ET.parse(picture).getroot()
+    texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    nodes = lite.load(model).nodes("train")
+    assert [t for t in texts if t == "momentum_step"] == ["momentum_step"] * 6
+    boxes = [r for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("rx")]
+    assert len(boxes) == len(nodes) + 3 + 1  # inputs and outputs
+
+
+def test_inspect_verifies_a_signature(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.from_private_bytes(SECRET).public_key()
+    raw, pem = tmp_path / "key.pub", tmp_path / "key.pem"
+    raw.write_bytes(key.public_bytes_raw())
+    pem.write_bytes(
+        key.public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+    unsigned = model.read_bytes()
+    model.write_bytes(model_file.sign(unsigned, SECRET))
+    for good in (str(raw), str(pem), key.public_bytes_raw().hex()):
+        cli.inspect([str(model), "--verify", good])
+        assert f"signature   by {key.public_bytes_raw().hex()}, valid" in capsys.readouterr().out
+    cli.inspect([str(model)])
+    assert ", not verified" in capsys.readouterr().out
+
+    forged = bytearray(model.read_bytes())
+    forged[-40] ^= 1  # in the signature; its trailer's hash made right again
+    trailer = model_file.MAGIC + bytes(forged).rpartition(model_file.MAGIC)[2][:-32]
+    import hashlib
+
+    forged[-32:] = hashlib.sha256(trailer).digest()
+    for file, wanted in (
+        (unsigned, "not signed"),
+        (model_file.sign(unsigned, bytes(32)), "signed by "),
+        (bytes(forged), "signed by "),
+    ):
+        model.write_bytes(file)
+        lite.load(model)  # a reader without a key takes it
+        with pytest.raises(SystemExit) as end:
+            cli.inspect([str(model), "--verify", str(raw)])
+        assert end.value.code == 1
+        assert wanted in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_failure_is_one_line_and_code_1(
+    command: Callable[[list[str]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged.ms"
+    damaged.write_bytes(b"MSPN" * 100)
+    for path in (damaged, tmp_path / "nothing.ms"):
+        with pytest.raises(SystemExit) as end:
+            command([str(path)])
+        assert end.value.code == 1
+        out, err = capsys.readouterr()
+        assert (out, len(err.splitlines())) == ("", 1)
+        assert err.startswith("ms-")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--entry", "test"], "no entry test; it has infer, loss, train"),
+        (["--input", "image=nothing.npy"], "nothing.npy"),
+        (["--input", "x=MODEL"], "not a .npy file"),
+        ([], "input image is missing; want image"),
+    ],
+)
+def test_run_says_what_is_wrong_with_its_arguments(
+    arguments: list[str], words: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.run([str(model), *(a.replace("MODEL", str(model)) for a in arguments)])
+    assert end.value.code == 1
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_usage_errors_have_code_2_and_help_has_examples(
+    command: Callable[[list[str]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, code in (([], 2), (["m.ms", "--threads", "none"], 2), (["--version"], 0)):
+        with pytest.raises(SystemExit) as end:
+            command(arguments)
+        assert end.value.code == code
+    with pytest.raises(SystemExit):
+        command(["--help"])
+    assert "examples:\n  ms-" in capsys.readouterr().out

@@ -1,0 +1,71 @@
+"""Damaged and hostile files: no crash, no hang, no silent run. They are opened in processes of
+their own, so that a crash is one failed test."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+
+import pytest
+
+import lite_runtime as lite
+from ir import model_file
+from tests.helpers import ROOT
+from tests.lite_runtime.models import linear_model
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_mutation_of_a_model_file_crashes_hangs_or_runs_silently(seed: int) -> None:
+    command = [sys.executable, "-m", "tests.lite_runtime.mutations", "500", "500", str(seed)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["silent"] == []
+    counts = report["counts"]
+    assert counts["plain refused"] + counts.get("plain same", 0) == 500
+    assert counts["forged ran"] > 0  # some changes are to what a file may well hold
+    assert counts["forged refused"] > 300
+
+
+def test_every_single_byte_counts() -> None:
+    file = model_file.write(linear_model())
+    for at in range(len(file)):
+        damaged = bytearray(file)
+        damaged[at] ^= 0x10
+        with pytest.raises(lite.LiteError):
+            lite.load(damaged)
+
+
+def test_every_truncation_is_refused() -> None:
+    file = model_file.write(linear_model())
+    for size in range(len(file)):
+        with pytest.raises(lite.LiteError):
+            lite.load(file[:size])
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (20, r"^index: damaged, the root hash does not match$"),
+        (-190, r"^(padding|segment|trailer)"),
+        (-184, r"^trailer: no MSPNTAIL 184 bytes before the end; not a whole model file$"),
+        (-1, r"^trailer: damaged, its hash does not match$"),
+    ],
+)
+def test_damage_is_named_by_its_place(at: int, words: str) -> None:
+    damaged = bytearray(model_file.write(linear_model()))
+    damaged[at] ^= 1
+    with pytest.raises(lite.LiteError, match=words):
+        lite.load(damaged)
+
+
+def test_a_damaged_segment_is_named() -> None:
+    file = model_file.write(linear_model())
+    index_size = struct.unpack_from("<Q", file, len(file) - 176)[0]
+    (offset, _, _), *_ = model_file.segment_rows(file[:index_size])
+    damaged = bytearray(file)
+    damaged[offset] ^= 1
+    with pytest.raises(lite.LiteError, match=r"^segment 0: damaged, its hash does not match$"):
+        lite.load(damaged)
