@@ -32,7 +32,7 @@ def simplified(graph: Graph) -> Graph:
 
 def _number(node: Node, inputs: Inputs) -> Value | None:
     """An operation on numbers alone, computed."""
-    if len(node.results) > 1 or node.results[0].shape != () or node.op.updates:
+    if len(node.results) > 1 or node.results[0].shape != ():
         return None
     arrays = [v.data for v in inputs if isinstance(v, Constant)]
     if not arrays or len(arrays) != len(inputs) or any(a.ndim for a in arrays):
@@ -46,10 +46,9 @@ def _times_one(node: Node, inputs: Inputs) -> Value | None:
     if node.op.name not in ("mul", "div"):
         return None
     a, b = inputs
-    if _is_one(b) and a is not None and a.shape == node.results[0].shape:
+    if _is_one(b):
         return a
-    swapped = node.op.name == "mul" and _is_one(a) and b is not None
-    return b if swapped and b is not None and b.shape == node.results[0].shape else None
+    return b if node.op.name == "mul" and _is_one(a) else None
 
 
 def _same_shape(node: Node, inputs: Inputs) -> Value | None:

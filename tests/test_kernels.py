@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import platform
 import re
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import ir.ops  # noqa: F401
+from ir.cases import case_file
 from ir.op import OPS
 from tests.helpers import ROOT
 
@@ -89,6 +90,15 @@ def test_neon_kernel_agrees_with_the_numpy_reference(
 ) -> None:
     assert emulated.of(op, "neon") == []
     assert emulated.passed.get((op, dtype, "neon"), 0) > 0
+
+
+def test_a_wrong_result_is_reported(check_kernels: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.cases"
+    wrong.write_bytes(case_file(only=["softplus"])[:-4] + struct.pack("<f", 77))
+    found = findings(str(check_kernels), str(wrong), "--isa", "ref")
+    assert len(found.failures) == 1
+    assert found.failures[0].startswith("FAIL softplus[f32[]] ref: result 0: element 0 is ")
+    assert found.failures[0].endswith("want 77")
 
 
 @pytest.mark.parametrize("damage", ["cut short", "longer", "of another version"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,8 @@ from cloud import ops
 from cloud.autodiff import gradients, ones_like, vjp
 from cloud.interpreter import run
 from ir.dtype import DType
-from ir.graph import Graph, Value, Weight, order
+from ir.graph import Array, Graph, Value, Weight, order
+from ir.op import OPS, Op, op
 from ir.symbol import symbol
 from tests.helpers import check_vjp
 
@@ -106,6 +110,29 @@ def test_stop_gradient_prunes_everything_behind_it() -> None:
     assert run(Graph((), tuple(gradients([y], [ones_like(y)], [w]))))[0] == pytest.approx(
         np.exp(np.sin(2.0)), rel=1e-6
     )
+
+
+@pytest.fixture
+def forbidden() -> Iterator[Op]:
+    """An operator whose derivative must not be asked for; in the table only while the test runs."""
+
+    def rule(*_: Any) -> Any:
+        raise AssertionError("the gradient rule of a node that leads nowhere was called")
+
+    def forbidden(x: Array) -> Array:
+        """y = x"""
+        return x
+
+    yield op(code=60_000, shape=lambda x: x, samples=(), grad=rule)(forbidden)
+    del OPS["forbidden"]
+
+
+def test_rules_of_nodes_that_do_not_lead_to_what_is_wanted_are_never_called(forbidden: Op) -> None:
+    x, w = Value((2,)), Weight(np.ones(2, np.float32), name="w")
+    y = ops.reduce_sum(forbidden(x) * w, axes=(0,))
+    gradients([y], [ones_like(y)], [w])
+    with pytest.raises(AssertionError, match="leads nowhere"):
+        gradients([y], [ones_like(y)], [x])
 
 
 def test_free_dimensions_stay_free_in_the_derivative() -> None:

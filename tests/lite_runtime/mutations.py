@@ -144,7 +144,7 @@ def _inputs(session: lite.Session, entry: str) -> dict[str, np.ndarray]:
     arrays = {}
     shapes = session.input_shapes(entry)
     for info, shape in zip(session.inputs(entry), shapes, strict=True):
-        small = all(0 <= d for d in shape) and np.prod(shape, dtype=float) < 1e6
+        small = all(d >= 0 for d in shape) and np.prod(shape, dtype=float) < 1e6
         arrays[info.name] = np.ones(shape if small else (1,) * len(shape), info.dtype)
     return arrays
 

@@ -11,8 +11,8 @@ import pytest
 
 import lite_runtime as lite
 from ir import model_file
-from tests.conftest import native_build, run_tool
 from tests.lite_runtime.models import linear_model
+from tests.native import aarch64_build, native_build, run_tool
 
 CONSUMER = Path(__file__).parent / "consumer"
 
@@ -22,8 +22,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of `consumer/`, built against an installed library with find_package(lite)."""
     where = tmp_path_factory.mktemp("consumer")
     build = native_build("lite")
-    run_tool("cmake", "--install", str(build), "--prefix", str(where / "lite"), "--component", "lite")
-    run_tool("cmake", f"-S{CONSUMER}", f"-B{where}/build", "-GNinja", f"-DCMAKE_PREFIX_PATH={where}/lite")
+    run_tool(
+        "cmake", "--install", str(build), "--prefix", str(where / "lite"), "--component", "lite"
+    )
+    run_tool(
+        "cmake", f"-S{CONSUMER}", f"-B{where}/build", "-GNinja", f"-DCMAKE_PREFIX_PATH={where}/lite"
+    )
     run_tool("cmake", "--build", str(where / "build"))
     return where / "build"
 
@@ -66,4 +70,10 @@ def test_a_program_says_why_a_file_does_not_open(programs: Path, tmp_path: Path)
 def test_the_parts_behind_the_interface_hold() -> None:
     tests = native_build("lite_unit_tests") / "bin/lite_unit_tests"
     done = subprocess.run([tests], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_parts_behind_the_interface_hold_on_aarch64() -> None:
+    tests = aarch64_build("lite_unit_tests") / "bin/lite_unit_tests"
+    done = subprocess.run(["qemu-aarch64", tests], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

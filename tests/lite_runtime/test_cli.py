@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -12,9 +13,9 @@ import pytest
 
 import lite_runtime as lite
 from ir import model_file
-from ir.graph import Graph, Value
+from ir.graph import Graph, Model, Value
 from lite_runtime import cli
-from tests.lite_runtime.models import cnn_batch, linear_model, small_cnn
+from tests.lite_runtime.models import cnn_batch, small_cnn
 
 COMMANDS: list[Callable[[list[str]], None]] = [cli.run, cli.bench, cli.inspect]
 SECRET = bytes(range(32))
@@ -44,7 +45,7 @@ def test_run_reads_arrays_and_writes_arrays(
 def test_an_output_name_cannot_leave_the_output_folder(tmp_path: Path) -> None:
     x = Value((2,), name="x")
     graph = Graph((x,), (x, x), ("../../up", "..."))
-    model_file.save(linear_model().__class__({"infer": graph}), tmp_path / "m.ms")
+    model_file.save(Model({"infer": graph}), tmp_path / "m.ms")
     np.save(tmp_path / "x.npy", np.ones(2, np.float32))
     out = tmp_path / "deep" / "out"
     cli.run([f"{tmp_path}/m.ms", "--input", f"{tmp_path}/x.npy", "--output-dir", str(out)])
@@ -124,8 +125,6 @@ def test_inspect_verifies_a_signature(
     forged = bytearray(model.read_bytes())
     forged[-40] ^= 1  # in the signature; its trailer's hash made right again
     trailer = model_file.MAGIC + bytes(forged).rpartition(model_file.MAGIC)[2][:-32]
-    import hashlib
-
     forged[-32:] = hashlib.sha256(trailer).digest()
     for file, wanted in (
         (unsigned, "not signed"),

@@ -177,6 +177,14 @@ def test_a_module_changes_its_float_type_as_a_whole_and_keeps_sharing() -> None:
     assert tied.dtype is DType.f64
 
 
+def test_a_weight_that_two_layers_share_is_still_shared_in_the_new_type() -> None:
+    a, b = (nn.Linear(2, 2, rng=rng()) for _ in range(2))
+    b.weight = a.weight
+    nn.Sequential(a, b).to(DType.f64)
+    assert a.weight is b.weight
+    assert a.weight.dtype is DType.f64
+
+
 def test_the_summary_has_a_line_a_layer_and_the_sums() -> None:
     net = small()
     net.freeze("features.*")

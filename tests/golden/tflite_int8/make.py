@@ -24,6 +24,7 @@ TYPES = {
     "int8": tfl.TensorType.INT8,
     "int32": tfl.TensorType.INT32,
 }
+VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4}  # that take int8
 Scale = tuple[Any, int, int]  # scale (or one a channel), zero point, axis of the channels
 
 
@@ -52,42 +53,50 @@ def run(
     inputs: list[tuple[Array, Scale | None]],
     result: tuple[tuple[int, ...], str, Scale | None],
 ) -> Array:
-    """One operator on the reference kernels; every input but the first int8 ones is a constant."""
-    version = 3 if "CONV" in code else 4 if "FULLY" in code else 2
-    version = 1 if code == "QUANTIZE" and inputs[0][0].dtype == np.float32 else version
-    model, graph, op = tfl.ModelT(), tfl.SubGraphT(), tfl.OperatorT()
-    model.version, model.buffers, graph.tensors, graph.inputs = 3, [tfl.BufferT()], [], []
+    """What one operator makes of its inputs on the reference kernels."""
+    variable = 2 if code in ("ADD", "MUL") else 1  # the others are constants of the model
+    interpreter = Interpreter(
+        model_content=model_of(code, options, inputs, result, variable),
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+    )
+    interpreter.allocate_tensors()
+    for detail, (x, _) in zip(interpreter.get_input_details(), inputs, strict=False):
+        interpreter.set_tensor(detail["index"], x)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+def model_of(
+    code: str, options: tuple[str, dict[str, Any]], inputs: list[Any], result: Any, variable: int
+) -> bytes:
+    model, graph = tfl.ModelT(), tfl.SubGraphT()
+    model.version, model.buffers, graph.tensors = 3, [tfl.BufferT()], []
     for i, (array, scale) in enumerate(inputs):
-        fixed = i > 0 and code not in ("ADD", "MUL")
-        if fixed:
+        if i >= variable:
             model.buffers.append(tfl.BufferT())
             model.buffers[-1].data = np.frombuffer(array.tobytes(), np.uint8)
-        else:
-            graph.inputs.append(i)
-        buffer = len(model.buffers) - 1 if fixed else 0
+        buffer = len(model.buffers) - 1
         graph.tensors.append(tensor(array.shape, array.dtype.name, scale, buffer))
     graph.tensors.append(tensor(*result, 0))
-    graph.outputs = [len(inputs)]
-    op.opcodeIndex, op.inputs, op.outputs = 0, list(range(len(inputs))), graph.outputs
+    graph.inputs, graph.outputs = list(range(variable)), [len(inputs)]
+    graph.operators = [operator_of(options, list(range(len(inputs))), graph.outputs)]
+    opcode = tfl.OperatorCodeT()
+    opcode.builtinCode = opcode.deprecatedBuiltinCode = getattr(tfl.BuiltinOperator, code)
+    opcode.version = 1 if inputs[0][0].dtype == np.float32 else VERSIONS.get(code, 2)
+    model.operatorCodes, model.subgraphs = [opcode], [graph]
+    builder = flatbuffers.Builder()
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def operator_of(options: tuple[str, dict[str, Any]], inputs: list[int], outputs: list[int]) -> Any:
+    op = tfl.OperatorT()
+    op.opcodeIndex, op.inputs, op.outputs = 0, inputs, outputs
     op.builtinOptionsType = getattr(tfl.BuiltinOptions, options[0])
     op.builtinOptions = getattr(tfl, options[0] + "T")()
     for name, value in options[1].items():
         setattr(op.builtinOptions, name, value)
-    opcode = tfl.OperatorCodeT()
-    opcode.builtinCode = opcode.deprecatedBuiltinCode = getattr(tfl.BuiltinOperator, code)
-    opcode.version = version
-    model.operatorCodes, model.subgraphs, graph.operators = [opcode], [graph], [op]
-    builder = flatbuffers.Builder()
-    builder.Finish(model.Pack(builder), b"TFL3")
-    interpreter = Interpreter(
-        model_content=bytes(builder.Output()),
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    for detail, i in zip(interpreter.get_input_details(), graph.inputs, strict=True):
-        interpreter.set_tensor(detail["index"], inputs[i][0])
-    interpreter.invoke()
-    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    return op
 
 
 Sample = tuple[str, list[Array], dict[str, Any], Array]  # operator, inputs, attributes, result
