@@ -87,12 +87,17 @@ def _infix(node: Node, names: _Names) -> str:
     """`a + b`; beside an array of the same type a number needs no type."""
     a, b = node.present_inputs
     alone = isinstance(a, Constant) and isinstance(b, Constant)
-    texts = [repr(v.data.item()) if _is_number(v) and not alone else names.of(v) for v in (a, b)]
+    texts = [
+        repr(v.data.item())
+        if isinstance(v, Constant) and _is_number(v) and not alone
+        else names.of(v)
+        for v in (a, b)
+    ]
     return f"{texts[0]} {INFIX[node.op.name]} {texts[1]}"
 
 
-def _is_number(v: Value) -> bool:
-    return isinstance(v, Constant) and v.data.ndim == 0 and bool(np.isfinite(v.data))
+def _is_number(c: Constant) -> bool:
+    return c.data.ndim == 0 and bool(np.isfinite(c.data))
 
 
 def _array(c: Constant) -> str:

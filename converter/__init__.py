@@ -5,4 +5,12 @@ from converter.pipeline import Options, bisect, convert
 from converter.report import Report
 from converter.training import TrainSpec
 
-__all__ = ["ConvertError", "Options", "Report", "TrainSpec", "UnsupportedError", "bisect", "convert"]
+__all__ = [
+    "ConvertError",
+    "Options",
+    "Report",
+    "TrainSpec",
+    "UnsupportedError",
+    "bisect",
+    "convert",
+]

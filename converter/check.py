@@ -25,7 +25,10 @@ def sample_inputs(graph: Graph, count: int, data: Arrays | None = None) -> list[
             raise ConvertError(f"no data for input {missing}; have {sorted(data)}")
         rows = min(len(data[v.name or ""]) for v in graph.inputs)
         return [
-            {v.name or "": data[v.name or ""][i : i + 1].astype(v.dtype.numpy) for v in graph.inputs}
+            {
+                v.name or "": data[v.name or ""][i : i + 1].astype(v.dtype.numpy)
+                for v in graph.inputs
+            }
             for i in range(min(count, rows))
         ]
     rng = np.random.default_rng(0)
@@ -85,7 +88,9 @@ def compare(
         for a, b in zip(want, got, strict=True):
             x, y = np.asarray(a[i], np.float64), np.asarray(b[i], np.float64)
             if x.shape != y.shape:
-                raise ConvertError(f"output {name} is {list(y.shape)}, the source gives {list(x.shape)}")
+                raise ConvertError(
+                    f"output {name} is {list(y.shape)}, the source gives {list(x.shape)}"
+                )
             difference = np.abs(x - y)[~(np.isnan(x) & np.isnan(y)) & (x != y)]
             worst = max(worst, float(np.nan_to_num(difference, nan=np.inf).max(initial=0.0)))
             largest = max(largest, float(np.nan_to_num(np.abs(x)).max(initial=0.0)))

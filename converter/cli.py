@@ -54,7 +54,9 @@ def _run(args: argparse.Namespace) -> int:
         options["train"] = TrainSpec(args.loss, args.optimizer, args.trainable)
     if args.bisect:
         found = bisect(args.model, **options)
-        print(f"first pass that breaks agreement: {found}" if found else "every pass keeps agreement")
+        print(
+            f"first pass that breaks agreement: {found}" if found else "every pass keeps agreement"
+        )
         return 1 if found else 0
     target = args.o or Path(args.model).with_suffix(".ms")
     report = convert(args.model, target, **options)
@@ -73,22 +75,43 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("model", help="the source model")
     p.add_argument("-o", metavar="OUT.ms", help="the file to write (default: beside the source)")
-    p.add_argument("--from", dest="kind", choices=KINDS, help="the kind of the source (default: by content)")
-    p.add_argument("--input", action="append", default=[], metavar="NAME=SIZES",
-                   help="shape of an input: image=1,3,224,224, or with free dimensions: image=batch,3,224,224")
-    p.add_argument("--output", nargs="+", default=[], metavar="NAME", help="cut the graph at these values")
+    p.add_argument(
+        "--from", dest="kind", choices=KINDS, help="the kind of the source (default: by content)"
+    )
+    p.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="shape of an input: image=1,3,224,224, or with free dimensions: image=batch,3,224,224",
+    )
+    p.add_argument(
+        "--output", nargs="+", default=[], metavar="NAME", help="cut the graph at these values"
+    )
     p.add_argument("--quantize", choices=QUANTIZE, default="none")
     p.add_argument("--calibration", metavar="F.npz", help="arrays by input name, for quantization")
-    p.add_argument("--keep-float", nargs="+", default=[], metavar="PATTERN", help="nodes that stay float32")
+    p.add_argument(
+        "--keep-float", nargs="+", default=[], metavar="PATTERN", help="nodes that stay float32"
+    )
     p.add_argument("--train", action="store_true", help="add the entries loss and train")
     p.add_argument("--loss", choices=sorted(LOSSES), default="softmax_cross_entropy")
     p.add_argument("--optimizer", default="sgd:lr=0.01", metavar="NAME[:k=v,…]")
-    p.add_argument("--trainable", nargs="+", default=["*"], metavar="PATTERN", help="weights that train")
-    p.add_argument("--check", type=int, default=4, metavar="N", help="inputs to compare on (default 4)")
+    p.add_argument(
+        "--trainable", nargs="+", default=["*"], metavar="PATTERN", help="weights that train"
+    )
+    p.add_argument(
+        "--check", type=int, default=4, metavar="N", help="inputs to compare on (default 4)"
+    )
     p.add_argument("--check-data", metavar="F.npz", help="real inputs to compare on")
-    p.add_argument("--tol", type=float, help="largest relative difference (default 1e-4; int8: 0.25)")
-    p.add_argument("--sign", metavar="KEY", help="file with an Ed25519 private key: 32 bytes or hex")
-    p.add_argument("--bisect", action="store_true", help="name the first pass that breaks agreement")
+    p.add_argument(
+        "--tol", type=float, help="largest relative difference (default 1e-4; int8: 0.25)"
+    )
+    p.add_argument(
+        "--sign", metavar="KEY", help="file with an Ed25519 private key: 32 bytes or hex"
+    )
+    p.add_argument(
+        "--bisect", action="store_true", help="name the first pass that breaks agreement"
+    )
     p.add_argument("--config", metavar="F.toml", help="flags from a file, same names")
     p.add_argument("--report", metavar="F.json", help="write the report as JSON")
     p.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -110,7 +133,9 @@ class _WithConfig(argparse.ArgumentParser):
             flags = tomllib.loads(Path(path).read_text())
         except (OSError, tomllib.TOMLDecodeError) as e:
             self.error(f"{path}: {e}")
-        known = {a.option_strings[-1].lstrip("-"): a.dest for a in self._actions if a.option_strings}
+        known = {
+            a.option_strings[-1].lstrip("-"): a.dest for a in self._actions if a.option_strings
+        }
         if unknown := flags.keys() - known.keys():
             self.error(f"{path}: unknown flags {sorted(unknown)}")
         return {known[k]: v for k, v in flags.items()}

@@ -1,4 +1,4 @@
-"""The exceptions of the converter; each message is one line that says where, what, and what was wanted."""
+"""The exceptions of the converter; each message is one line: where, what, what was wanted."""
 
 
 class ConvertError(Exception):
@@ -6,4 +6,4 @@ class ConvertError(Exception):
 
 
 class UnsupportedError(ConvertError):
-    """Operators, attributes or types of the source model that have no counterpart; lists them all."""
+    """Operators of the source model that have no counterpart; lists them all."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from converter import check
 from converter.errors import ConvertError
 from converter.onnx_reader import read_onnx
@@ -23,7 +21,10 @@ from ir.graph import Array, Graph, Model
 
 QUANTIZE = ("none", "int8")
 KINDS = ("onnx", "ms")
-TOLERANCE = {"none": 1e-4, "int8": 0.25}  # default of `tol`: int8 moves results by quantization steps
+TOLERANCE = {
+    "none": 1e-4,
+    "int8": 0.25,
+}  # default of `tol`: int8 moves results by quantization steps
 Arrays = Mapping[str, Array]
 
 
@@ -67,7 +68,9 @@ def convert(source: str | Path | bytes | Model, target: str | Path, **options: A
     report.nodes_read = len(entry.nodes)
     learns = any(g.updates for g in model.entries.values()) and not asked.train
     if learns and asked.quantize != "none":
-        raise ConvertError(f"{report.source}: has a training entry; quantize before adding one (--train)")
+        raise ConvertError(
+            f"{report.source}: has a training entry; quantize before adding one (--train)"
+        )
     optimised = optimise(entry if learns else choose_weights(entry, asked.train), report)
     if asked.quantize == "int8":
         from cloud.compress.quantize import quantize
@@ -141,6 +144,7 @@ def _agree(
     if kind == "onnx":
         reference = check.onnx_reference(source, entry)
     else:
+
         def reference(x: Arrays) -> list[Array]:
             return check.run_graph(entry, x)
 

@@ -13,7 +13,10 @@ from converter.errors import ConvertError
 from ir.dtype import DType
 from ir.graph import Graph, Model, Value, Weight, substitute
 
-LOSSES = {"softmax_cross_entropy": nn.loss.softmax_cross_entropy, "mean_squared_error": nn.loss.mean_squared_error}
+LOSSES = {
+    "softmax_cross_entropy": nn.loss.softmax_cross_entropy,
+    "mean_squared_error": nn.loss.mean_squared_error,
+}
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Clients:
         self._counters: dict[int, int] = {}
 
     def enrol(self, request: wire.Enrol) -> wire.Enrolled:
-        """A certificate for a new identity, or again the one it has.
+        """A certificate for a new identity, or again the one it has; a new one when that runs out.
 
         The evidence is a shared token here; a device's attestation takes its place.
         raises Unauthorised, BadSignature
@@ -73,21 +73,13 @@ class Clients:
                 raise Unauthorised("this identity is revoked")
             if found is not None:
                 certificate = Certificate.from_bytes(found.certificate)
-                return wire.Enrolled(certificate, self.authority_public)
+                if self._settings.clock() < certificate.subject.not_after:
+                    return wire.Enrolled(certificate, self.authority_public)
+                return self._certify(db, found.id, request.public_key, found.population)
             values = {"public_key": request.public_key, "population": request.population}
             inserted = db.execute(clients.insert().values(certificate=b"", **values))
             (client,) = inserted.inserted_primary_key or (0,)
-            certificate = self._authority.certify(
-                client,
-                request.public_key,
-                self._settings.tenant,
-                request.population,
-                self._settings.clock(),
-                self._settings.certificate_days,
-            )
-            row = clients.c.id == client
-            db.execute(update(clients).where(row).values(certificate=certificate.to_bytes()))
-        return wire.Enrolled(certificate, self.authority_public)
+            return self._certify(db, client, request.public_key, request.population)
 
     def authenticate(self, header: str, method: str, target: str, body: bytes) -> Caller:
         """Who signed the request.     raises Unauthorised"""
@@ -103,6 +95,17 @@ class Clients:
                 raise Unauthorised(str(error)) from None
             self._use_counter(db, client, counter, row.counter)
         return Caller(client, row.population, Certificate.from_bytes(row.certificate))
+
+    def _certify(
+        self, db: Connection, client: int, public_key: bytes, population: str
+    ) -> wire.Enrolled:
+        now, days = self._settings.clock(), self._settings.certificate_days
+        certificate = self._authority.certify(
+            client, public_key, self._settings.tenant, population, now, days
+        )
+        row = clients.c.id == client
+        db.execute(update(clients).where(row).values(certificate=certificate.to_bytes()))
+        return wire.Enrolled(certificate, self.authority_public)
 
     def _use_counter(self, db: Connection, client: int, counter: int, kept: int) -> None:
         """Take each counter once, over restarts too.     raises StaleCounter

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def simulate(
     folder: Path | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Simulated:
-    """Run a task with one device for each trainer.     raises RoundFailed if the task fails
+    """Run a task with one device for each trainer.     raises RoundFailed, TrainingFailed
 
     stop_after: by the trainer's index, the stage after which a device vanishes for good
     settings: more fields of TaskSettings
@@ -96,14 +96,21 @@ def simulate(
 def _run(
     devices: list[Device], op: Operator, stop: threading.Event, progress: Callable[[str], None]
 ) -> list[list[Report]]:
-    """Every device in a thread until the task is over."""
+    """Every device in a thread until the task is over; a device that breaks ends it."""
 
     def take_part(device: Device) -> list[Report]:
         with device:
             return list(device.run(until_idle=True))
 
+    def end_if_broken(future: Future[list[Report]]) -> None:
+        if future.exception() is not None:
+            stop.set()
+            op.stop(TASK)
+
     with ThreadPoolExecutor(len(devices)) as pool:
         futures = [pool.submit(take_part, device) for device in devices]
+        for future in futures:
+            future.add_done_callback(end_if_broken)
         try:
             status = op.status(TASK)
             while status["state"] == "running":

@@ -7,12 +7,12 @@ holds is in `index_writer` and `index_reader`.
 from __future__ import annotations
 
 import hashlib
-import secrets
 import struct
 from pathlib import Path
 from typing import Any
 
 from ir.errors import FormatError
+from ir.files import write_whole
 from ir.graph import Model
 from ir.index_reader import decode, segment_rows
 from ir.index_writer import encode
@@ -54,14 +54,7 @@ def write(model: Model, *, sign_with: bytes | None = None, strip_names: bool = F
 
 def save(model: Model, path: str | Path, **options: Any) -> None:
     """Write the model's file to `path`, whole or not at all. Options are those of `write`."""
-    data = write(model, **options)
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, write(model, **options))
 
 
 def read(data: bytes | memoryview, verify: bytes | None = None) -> Model:

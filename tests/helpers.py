@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 DERIVATIVE_RTOL = 1e-5  # of central differences in float64 with STEP
 STEP = 1e-6
+GRAPH_TOLERANCE = 1e-4  # of a random graph's results in float32, relative to the largest element
 
 
 def sample_graph(op: Op, case: Case) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -10,28 +10,24 @@ from cloud.train.engine import engine_for
 from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Array, Graph, Model, Value
+from ir.symbol import evaluate
 
 Range = tuple[float, float]
+Samples = Mapping[str, Array]  # arrays by input name, examples along axis 0
 BATCH = 32
+BATCH_BYTES = 256 << 20  # of watched values, so that a batch of large images is a smaller one
 
 
-def observe(
-    graph: Graph, samples: Mapping[str, Array], *, engine: str = "lite"
-) -> dict[Value, Range]:
+def observe(graph: Graph, samples: Samples, *, engine: str = "lite") -> dict[Value, Range]:
     """The smallest and largest number in each float32 input and intermediate value.
 
-    `samples`: arrays by input name, examples along axis 0. Raises ShapeError where a name or the
-    number of examples does not fit, or a value is not finite.
+    Raises ShapeError where a name or the number of examples does not fit, or a value is not finite.
     """
     values = [v for v in graph.inputs if v.dtype is DType.f32]
     values += [v for n in graph.nodes for v in n.results if v.dtype is DType.f32]
-    names = tuple(f"v{i}" for i in range(len(values)))
-    watched = Graph(graph.inputs, tuple(values), names)
     low, high = np.full(len(values), np.inf), np.full(len(values), -np.inf)
-    runner = engine_for(Model({"infer": watched}), engine)
-    for batch in _batches(graph, samples):
-        seen = runner.run("infer", batch)
-        for i, array in enumerate(seen[name] for name in names):
+    for seen in watch(graph, values, samples, engine=engine):
+        for i, array in enumerate(seen):
             if array.size:
                 low[i], high[i] = min(low[i], array.min()), max(high[i], array.max())
     if not np.isfinite([low, high]).all():
@@ -40,14 +36,53 @@ def observe(
     return {v: (float(a), float(b)) for v, a, b in zip(values, low, high, strict=True)}
 
 
-def _batches(graph: Graph, samples: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+def watch(
+    graph: Graph,
+    values: Sequence[Value],
+    samples: Samples,
+    *,
+    most: int | None = None,
+    engine: str = "lite",
+) -> Iterator[list[Array]]:
+    """What `values`, computed from the graph's inputs, are for each batch of the samples.
+
+    `most`: as many examples are enough.
+    """
+    names = tuple(f"v{i}" for i in range(len(values)))
+    watched = Graph(graph.inputs, tuple(values), names)
+    runner = engine_for(Model({"infer": watched}), engine)
+    for batch in _batches(graph, samples, _batch_size(graph, values), most):
+        seen = runner.run("infer", batch)
+        yield [seen[name] for name in names]
+
+
+def _batch_size(graph: Graph, values: Sequence[Value]) -> int:
+    ones = dict.fromkeys(graph.symbols, 1)
+    example = sum(
+        v.dtype.size_bytes * int(np.prod([float(evaluate(d, ones)) for d in v.shape]))
+        for v in values
+    )
+    return max(1, min(BATCH, BATCH_BYTES // max(example, 1)))
+
+
+def _batches(
+    graph: Graph, samples: Samples, size: int, most: int | None
+) -> Iterator[dict[str, Array]]:
     names = [v.name or "" for v in graph.inputs]
     if missing := [n for n in names if n not in samples]:
         raise ShapeError(f"calibration: no samples for input {missing}; have {sorted(samples)}")
     counts = {len(samples[n]) for n in names}
     if len(counts) != 1 or 0 in counts:
         raise ShapeError(f"calibration: {sorted(counts)} examples; want one number above 0 for all")
+    count = counts.pop()
     fixed = {v.shape[0] for v in graph.inputs if v.rank and isinstance(v.shape[0], int)}
-    size = int(min(fixed, default=BATCH))
-    for at in range(0, counts.pop() - (size - 1 if fixed else 0), size):
-        yield {v.name or "": samples[v.name or ""][at : at + size].astype(v.dtype.numpy) for v in graph.inputs}
+    if fixed:
+        size = int(min(fixed))
+        if count < size:
+            raise ShapeError(f"calibration: {count} examples; the model takes {size} at once")
+        count -= count % size
+    for at in range(0, min(count, most or count), size):
+        yield {
+            v.name or "": samples[v.name or ""][at : at + size].astype(v.dtype.numpy)
+            for v in graph.inputs
+        }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -26,14 +27,18 @@ class Group:
     size: int
     producers: list[tuple[Weight, int]] = field(default_factory=list)  # weight, axis: makes them
     members: list[tuple[Weight, int, int]] = field(default_factory=list)  # weight, axis, repeats
+    factors: dict[Weight, Array] = field(default_factory=dict)  # of a batch norm behind a producer
     fixed: bool = False  # part of an interface, or used in a way that is not understood
 
     def importance(self) -> Array:
-        """L1 norm of what makes each channel, over its mean, summed over the producers  -> [size]"""
+        """L1 norm of what makes each channel, over its mean, summed over the producers  -> [size]
+
+        A filter counts as its batch norm scales it.
+        """
         total = np.zeros(self.size)
         for weight, axis in self.producers:
             other = tuple(i for i in range(weight.rank) if i != axis)
-            norm = np.abs(weight.data).sum(axis=other)
+            norm = np.abs(weight.data).sum(axis=other) * self.factors.get(weight, 1.0)
             total += norm / max(float(norm.mean()), 1e-12)
         return total
 
@@ -47,19 +52,22 @@ class Pruned:
     after: tuple[int, ...]
 
 
-def prune(graph: Graph, ratio: float, *, multiple: int = 4, least: int = 4) -> list[Pruned]:
+def prune(
+    graph: Graph, ratio: float, *, multiple: int = 4, least: int = 4, spare: Sequence[str] = ()
+) -> list[Pruned]:
     """Drop the `ratio` least important channels of every group; the weights shrink in place.
 
     Trace the model again afterwards. Each group keeps a multiple of `multiple` channels and at
-    least `least`. Channels of the graph's inputs and outputs stay. Raises ValueError for a ratio
-    outside [0, 1).
+    least `least`. Channels of the graph's inputs and outputs stay, and those that a weight whose
+    name matches a shell pattern of `spare` makes. Raises ValueError for a ratio outside [0, 1).
     """
     if not 0 <= ratio < 1:
         raise ValueError(f"prune: ratio is {ratio}, want 0 <= ratio < 1")
     kept: dict[Weight, dict[int, Array]] = {}
     for group in channel_groups(graph):
         n = max(least, round(group.size * (1 - ratio) / multiple) * multiple)
-        if group.fixed or n >= group.size:
+        spared = any(fnmatchcase(w.name or "", p) for w, _ in group.producers for p in spare)
+        if group.fixed or spared or n >= group.size:
             continue
         keep = np.sort(np.argsort(-group.importance(), kind="stable")[:n])
         for weight, axis, repeats in group.members:
@@ -113,7 +121,8 @@ class _Tracker:
             case "depthwise_conv2d":
                 self.join(node, {1: 2, 2: 0})
             case "batch_norm" | "batch_norm_train":
-                self.join(node, {i: 0 for i in range(1, len(node.inputs))})
+                self.join(node, dict.fromkeys(range(1, len(node.inputs)), 0))
+                self.weigh(node)
             case "reshape":
                 self.reshape(node)
             case "reduce_mean" | "reduce_max" | "reduce_sum" if self.spatial(node):
@@ -157,6 +166,17 @@ class _Tracker:
             self.attach(node.inputs[i], axis, group, repeats)
         self.tag[node.results[0]] = (group, repeats)
 
+    def weigh(self, node: Node) -> None:
+        """Remember by how much a batch norm in inference scales the filters before it."""
+        x = node.inputs[0]
+        if x not in self.tag or x.node is None or node.op.name != "batch_norm":
+            return
+        w = x.node.inputs[1] if len(x.node.inputs) > 1 else None
+        scale, variance = node.inputs[1], node.inputs[4]
+        if isinstance(w, Weight) and isinstance(scale, Weight) and isinstance(variance, Weight):
+            factor = np.abs(scale.data) / np.sqrt(variance.data + node.attrs["epsilon"])
+            self.find(self.tag[x][0]).factors[w] = factor
+
     def attach(self, v: Value | None, axis: int, group: Group, repeats: int) -> None:
         root = self.find(group)
         if isinstance(v, Weight) and repeats == 1:
@@ -190,6 +210,7 @@ class _Tracker:
         self.parent[b] = a
         a.producers += b.producers
         a.members += b.members
+        a.factors |= b.factors
         a.fixed |= b.fixed
 
     def reshape(self, node: Node) -> None:

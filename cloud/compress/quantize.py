@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 import numpy as np
 
-from cloud.compress.calibrate import Range, observe
+from cloud.compress.calibrate import Range, Samples, observe
 from ir import quantization as q
 from ir.dtype import DType
+from ir.errors import GraphError
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
 from ir.op import OPS
-from ir.ops.activation import Activation, activate
-from ir.passes.rewrite import rewrite
+from ir.ops import OUTPUT_AXIS
+from ir.ops.activation import Activation, activate, activation_of
+from ir.passes.rewrite import fixed_like, rewrite, uses
 
-OUTPUT_AXIS = {"conv2d": 0, "depthwise_conv2d": 2, "linear": 0}  # of the weight
 CLAMPS = (Activation.none, Activation.relu, Activation.relu6)  # that the stored result's bounds do
+MOST_BIAS = 2**30  # half of what int32 holds: the rest is for the sum of products
 MOVES = ("reshape", "transpose", "max_pool2d", "slice", "broadcast_to")  # same scale in and out
 
 
@@ -37,16 +38,34 @@ class Stored:
     zero: int
 
 
-def quantize(
-    graph: Graph, calibration: Mapping[str, Array], *, keep_float: Sequence[str] = ()
-) -> Graph:
+@dataclass(frozen=True)
+class Quantized:
+    """A quantized graph, and where each value of the source graph is stored in it."""
+
+    source: Graph
+    graph: Graph
+    stored: Mapping[Value, Stored]
+
+
+def quantize(graph: Graph, calibration: Samples, *, keep_float: Sequence[str] = ()) -> Graph:
     """The graph with int8 layers wherever their weights are fixed.
 
     `calibration`: sample inputs by name, examples along axis 0. `keep_float`: shell patterns of
-    node sources or weight names that stay float32. Inputs and outputs stay what they were.
+    node sources or weight names that stay float32. Inputs and outputs stay what they were. Raises
+    GraphError for a pattern that matches nothing, ShapeError for samples that do not fit.
     """
+    return quantized(graph, calibration, keep_float=keep_float).graph
+
+
+def quantized(graph: Graph, calibration: Samples, *, keep_float: Sequence[str] = ()) -> Quantized:
+    """The same, with what is needed to look into it."""
+    names = {n for node in graph.nodes for n in _names(node)}
+    for pattern in keep_float:
+        if not any(fnmatchcase(n, pattern) for n in names):
+            raise GraphError(f"keep_float: no node or weight matches {pattern!r}")
     plain = _split_activations(graph)
-    return _Quantizer(plain, observe(plain, calibration), keep_float).run()
+    walk = _Quantizer(plain, observe(plain, calibration), keep_float)
+    return Quantized(plain, walk.run(), walk.stored)
 
 
 def _split_activations(graph: Graph) -> Graph:
@@ -66,11 +85,14 @@ def _split_activations(graph: Graph) -> Graph:
 class _Quantizer:
     """Walks the nodes; a value may exist as float, as int8, or both, each made when first wanted."""
 
-    def __init__(self, graph: Graph, ranges: Mapping[Value, Range], keep_float: Sequence[str]) -> None:
+    def __init__(
+        self, graph: Graph, ranges: Mapping[Value, Range], keep_float: Sequence[str]
+    ) -> None:
         self.graph, self.ranges, self.keep_float = graph, ranges, keep_float
         self.float: dict[Value, Value] = {v: v for v in graph.leaves}
         self.stored: dict[Value, Stored] = {}
-        self.weights: dict[Weight | Constant, tuple[Value, Array]] = {}
+        self.weights: dict[tuple[Value, bytes], Value] = {}
+        self.count = uses(graph)
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -87,8 +109,7 @@ class _Quantizer:
         return Graph(self.graph.inputs, outputs, self.graph.output_names, updates)
 
     def stays_float(self, node: Node) -> bool:
-        names = [node.source, *(v.name or "" for v in node.present_inputs if v.node is None)]
-        kept = any(fnmatchcase(n, p) for n in names for p in self.keep_float)
+        kept = any(fnmatchcase(n, p) for n in _names(node) for p in self.keep_float)
         return kept or len(node.results) != 1 or node.results[0] not in self.ranges
 
     def quantized(self, node: Node) -> Stored | None:
@@ -102,12 +123,14 @@ class _Quantizer:
             s = self.as_stored(x)
             return Stored(node.op.node((s.value,), node.attrs).results[0], s.scale, s.zero)
         if name in ("add", "mul"):
-            return self.binary(node)
+            return self.binary(node, node.results[0])
         if name == "concat":
             return self.concat(node)
         if name == "reduce_mean":
             return self.mean(node)
-        if name == "avg_pool2d" and not node.attrs["count_include_pad"]:
+        if name == "avg_pool2d" and not (
+            node.attrs["count_include_pad"] and any(node.attrs["pads"])
+        ):
             s = self.as_stored(x)
             attrs = {k: a for k, a in node.attrs.items() if k != "count_include_pad"}
             return Stored(OPS["quantized_avg_pool2d"](s.value, **attrs), s.scale, s.zero)
@@ -117,12 +140,17 @@ class _Quantizer:
 
     def layer(self, node: Node) -> Stored | None:
         x, w, b = node.inputs
-        if x is None or x not in self.ranges or not is_fixed(w) or (b is not None and not is_fixed(b)):
+        if (
+            x is None
+            or x not in self.ranges
+            or not is_fixed(w)
+            or (b is not None and not is_fixed(b))
+        ):
             return None
         s, axis = self.as_stored(x), OUTPUT_AXIS[node.op.name]
-        w8, w_scale = self.weight(w, axis)  # type: ignore[arg-type]
         y_scale, y_zero = self.scale_of(node.results[0])
-        bias = np.zeros(len(w_scale)) if b is None else b.data  # type: ignore[attr-defined]
+        bias = np.zeros(w.shape[axis]) if b is None else b.data  # type: ignore[attr-defined,union-attr]
+        w8, w_scale = self.weight(w, axis, np.abs(bias) / (s.scale * MOST_BIAS))  # type: ignore[arg-type]
         multiplier, shift = q.channel_multipliers(s.scale, w_scale, y_scale)
         attrs = {k: a for k, a in node.attrs.items() if k != "activation"}
         low, high = _clamp(node.attrs["activation"], y_scale, y_zero)
@@ -140,24 +168,30 @@ class _Quantizer:
         )
         return Stored(y, y_scale, y_zero)
 
-    def weight(self, w: Weight | Constant, axis: int) -> tuple[Value, Array]:
-        if w not in self.weights:
-            scale = q.symmetric_scale(w.data, axis)
-            data = q.quantize_weight(w.data, scale, axis)
-            stored = Weight(data, name=w.name, trainable=False) if w.name else Constant(data)
-            self.weights[w] = (stored, scale)
-        return self.weights[w]
+    def weight(self, w: Weight | Constant, axis: int, least: Array) -> tuple[Value, Array]:
+        """The int8 weight and its scales, which are at least `least`.
 
-    def binary(self, node: Node) -> Stored | None:
+        A channel of tiny weights (of a batch norm that scales by almost 0) with a bias would need
+        a bias beyond 32 bits; a coarser weight is the smaller loss.
+        """
+        scale = np.maximum(q.symmetric_scale(w.data, axis), least).astype(np.float32)
+        key = (w, scale.tobytes())
+        if key not in self.weights:
+            self.weights[key] = fixed_like(w, q.quantize_weight(w.data, scale, axis))
+        return self.weights[key], scale
+
+    def binary(self, node: Node, y: Value, kind: Activation = Activation.none) -> Stored | None:
+        """kind(a op b) in the scale of `y`."""
         a, b = (self.operand(v) for v in node.inputs)
         if a is None or b is None:
             return None
-        y_scale, y_zero = self.scale_of(node.results[0])
+        y_scale, y_zero = self.scale_of(y)
         attrs: dict[str, int] = {"a_zero": a.zero, "b_zero": b.zero, "y_zero": y_zero}
         if node.op.name == "add":
             attrs |= q.add_attrs(a.scale, b.scale, y_scale)
         else:
             attrs["multiplier"], attrs["shift"] = q.quantize_multiplier(a.scale * b.scale / y_scale)
+        attrs["low"], attrs["high"] = _clamp(kind, y_scale, y_zero)
         return Stored(OPS[f"quantized_{node.op.name}"](a.value, b.value, **attrs), y_scale, y_zero)
 
     def operand(self, v: Value | None) -> Stored | None:
@@ -189,7 +223,9 @@ class _Quantizer:
         x, axes = node.inputs[0], node.attrs["axes"]
         assert x is not None
         sizes = [x.shape[i] for i in axes]
-        if axes != tuple(range(axes[0], axes[0] + len(axes))) or any(not isinstance(d, int) for d in sizes):
+        if axes != tuple(range(axes[0], axes[0] + len(axes))) or any(
+            not isinstance(d, int) for d in sizes
+        ):
             return None
         s, (scale, zero) = self.as_stored(x), self.scale_of(node.results[0])
         count = int(np.prod(np.array(sizes, np.int64)))
@@ -200,7 +236,11 @@ class _Quantizer:
         return Stored(y, scale, zero)
 
     def lookup(self, node: Node) -> Stored:
-        s = self.as_stored(node.inputs[0])  # type: ignore[arg-type]
+        x, kind = node.inputs[0], activation_of(node)
+        made = x.node if x is not None else None
+        if kind in CLAMPS and made and made.op.name in ("add", "mul") and self.count[x] == 1:
+            return self.binary(made, node.results[0], kind)  # type: ignore[return-value, arg-type]
+        s = self.as_stored(x)  # type: ignore[arg-type]
         scale, zero = self.scale_of(node.results[0])
         table = q.lookup_table(_function(node), (s.scale, s.zero), (scale, zero))
         return Stored(OPS["quantized_lookup"](s.value, Constant(table)), scale, zero)
@@ -222,6 +262,11 @@ class _Quantizer:
         return self.float[v]
 
 
+def _names(node: Node) -> list[str]:
+    """What `keep_float` may call a node by."""
+    return [node.source, *(v.name or "" for v in node.present_inputs if v.node is None)]
+
+
 def _function(node: Node) -> Callable[[Array], Array]:
     return lambda x: np.asarray(node.op.ref(x, **node.attrs))
 
@@ -233,5 +278,3 @@ def _clamp(kind: Activation, scale: float, zero: int) -> tuple[int, int]:
     if kind is Activation.relu6:
         high = max(low, min(high, round(6 / scale) + zero))
     return low, high
-
-

@@ -8,11 +8,11 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from cloud.nas.cost import device_id
 from cloud.nas.library import Entry, Library, LibraryError
+from ir.version import version
 
 EXAMPLES = """examples:
   ms-library build out/library --recipe examples.watch.variants:variants
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    p.add_argument("--version", action="version", version=f"%(prog)s {version()}")
     sub = p.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Any, help_: str) -> argparse.ArgumentParser:
@@ -126,10 +126,3 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("name")
     export.add_argument("-o", metavar="FILE")
     return p
-
-
-def _version() -> str:
-    try:
-        return version("mindspan")
-    except PackageNotFoundError:
-        return "0.0.0+source"

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cloud.nas.cost import device_id, measure_latency_ms
+from ir.files import write_whole
 
 INDEX = "library.json"
 FORMAT = 1
@@ -72,7 +71,7 @@ class Library:
         entry.facts = dict(facts or {})
         entry.latency_ms = {device_id(t): measure_latency_ms(data, threads=t) for t in threads}
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write_whole(self.folder / entry.file, data)
+        write_whole(self.folder / entry.file, data)
         self.entries[name] = entry
         self._save()
         return entry
@@ -130,7 +129,7 @@ class Library:
     def _save(self) -> None:
         rows = [asdict(e) for e in sorted(self.entries.values(), key=lambda e: e.name)]
         text = json.dumps({"format": FORMAT, "models": rows}, indent=2) + "\n"
-        _write_whole(self.folder / INDEX, text.encode())
+        write_whole(self.folder / INDEX, text.encode())
 
 
 def _read(index: Path) -> list[Entry]:
@@ -148,10 +147,3 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as e:
         raise LibraryError(f"{path}: {e.strerror}") from None
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)

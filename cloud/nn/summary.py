@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from cloud.nn.module import Module
 from cloud.nn.tracing import tracing
-from ir.graph import Shape, Value, shape_text
+from ir.graph import Value, shape_text
+from ir.symbol import Dim, symbol
 
 
-def summary(module: Module, *inputs: Value | Shape) -> str:
+def summary(module: Module, *inputs: Value | Sequence[Dim | str]) -> str:
     """Every layer with its result's shape and its number of parameters, and their sum.
 
-    `inputs`: values, or shapes of float32 inputs; a size may be a symbol.
+    `inputs`: values, or shapes of float32 inputs; a string names a free dimension.
     """
-    values = [v if isinstance(v, Value) else Value(v) for v in inputs]
+    values = [
+        v if isinstance(v, Value) else Value([symbol(d) if isinstance(d, str) else d for d in v])
+        for v in inputs
+    ]
     with tracing() as t:
         module(*values)
     names = {m: path or "(all)" for path, m in module.modules().items()}
@@ -37,7 +42,7 @@ def _total(module: Module) -> str:
     return f"{total:,} parameters, {trained:,} trainable, {size_kb:,.1f} KiB with state"
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

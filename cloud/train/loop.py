@@ -14,7 +14,7 @@ from cloud.nn.loss import Loss, softmax_cross_entropy
 from cloud.nn.module import Module
 from cloud.train import checkpoint as checkpoints
 from cloud.train.checkpoint import Checkpoint
-from cloud.train.data import ArrayDataset, Augment, batch_count, batches
+from cloud.train.data import ArrayDataset, Augment, Batch, batch_count, batches
 from cloud.train.engine import engine_for
 from cloud.train.graphs import Metrics, loss_graph
 from cloud.train.optim import Optimizer
@@ -74,26 +74,22 @@ def fit(
     )  # fmt: skip
     run = _resumed(trainer, checkpoint, seed) if resume else Checkpoint(0, 0, seed, [])
     history, step = History(list(run.history)), run.step
-    schedule = schedule or constant(optimizer.lr)
+    rate = schedule or constant(optimizer.lr)
     try:
         for epoch in range(run.epoch, epochs):
             rng = np.random.default_rng((seed, epoch))
             steps = batches(data, batch_size, rng=rng, augment=augment)
-            total = Means()
             label, count = f"epoch {epoch + 1}/{epochs}", batch_count(len(data), batch_size)
-            for batch in _shown(steps, count, label, progress=progress):
-                total.add(trainer.step(batch, schedule(step)), rows(batch))
-                step += 1
-            record = {**total.result(), "lr": schedule(step - 1)}
+            record = _epoch(trainer, _shown(steps, count, label, progress=progress), rate, step)
+            step += count
             if validation is not None:
                 record |= {f"val_{k}": v for k, v in trainer.evaluate(validation).items()}
             history.records.append(record)
             if progress:
                 print(f"{label}: {_text(record)}", file=sys.stderr, flush=True)
             if checkpoint is not None:
-                checkpoints.save(
-                    checkpoint, trainer, Checkpoint(epoch + 1, step, seed, history.records)
-                )
+                now = Checkpoint(epoch + 1, step, seed, history.records)
+                checkpoints.save(checkpoint, trainer, now)
             if _stopped(callbacks, epoch, record, trainer):
                 break
     finally:
@@ -119,6 +115,15 @@ def evaluate(
     model = Model({"loss": loss_graph(module, loss, xs, targets, metrics=metrics)})
     runner = engine_for(model, engine, threads=threads)
     return evaluation(runner, data, (*xs, *targets), ("loss", *metrics), batch_size)
+
+
+def _epoch(trainer: Trainer, steps: Iterator[Batch], rate: Schedule, step: int) -> Record:
+    """Train on each batch, the first one's number being `step`; means over the epoch's examples."""
+    total, lr = Means(), 0.0
+    for i, batch in enumerate(steps, start=step):
+        lr = rate(i)
+        total.add(trainer.step(batch, lr), rows(batch))
+    return {**total.result(), "lr": lr}
 
 
 def _resumed(trainer: Trainer, path: str | Path | None, seed: int) -> Checkpoint:

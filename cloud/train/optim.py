@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cloud import ops
-from ir.graph import Array, Value, Weight
+from ir.graph import Value, Weight
 
 Updates = list[tuple[Weight, Value]]
 
@@ -18,7 +18,8 @@ class Optimizer(ABC):
 
     `lr` is the learning rate that a model file gives as its default; `weight_decay` adds
     decay * w to each gradient; `clip_norm` scales all gradients together to at most this norm.
-    States belong to the optimiser: a second graph for the same weight continues with them.
+    The optimiser keeps the states of the module that it trains: a second graph of that module
+    continues with them, one of another module starts anew.
     """
 
     def __init__(
@@ -31,16 +32,19 @@ class Optimizer(ABC):
             )
         self.lr, self.weight_decay, self.clip_norm = lr, weight_decay, clip_norm
         self.states: dict[str, Weight] = {}
+        self._followed: dict[str, Weight] = {}
 
     def updates(self, weights: Sequence[Weight], gradients: Sequence[Value], lr: Value) -> Updates:
         """(weight, new value) of each weight and of each state; `lr` is a scalar of the graph."""
+        self._follow(weights)
         if self.clip_norm is not None:
             gradients = clip_by_global_norm(gradients, self.clip_norm)
         return self._updates(list(zip(weights, gradients, strict=True)), lr)
 
     def __str__(self) -> str:
         """`momentum:lr=0.1,momentum=0.9`: the text that `from_text` reads."""
-        fields = {k: v for k, v in vars(self).items() if k != "states" and v is not None}
+        inner = ("states", "_followed")
+        fields = {k: v for k, v in vars(self).items() if k not in inner and v is not None}
         return f"{type(self).__name__.lower()}:" + ",".join(f"{k}={v}" for k, v in fields.items())
 
     @abstractmethod
@@ -49,17 +53,20 @@ class Optimizer(ABC):
 
     def _state(self, kind: str, like: Weight) -> Weight:
         """The state `kind` of a weight: zeros of its shape at first."""
-        return self._named(f"optimizer.{kind}.{like.name}", np.zeros_like(like.data))
+        name = f"optimizer.{kind}.{like.name}"
+        return self.states.setdefault(name, Weight(np.zeros_like(like.data), name=name, state=True))
 
     def _step_count(self) -> Weight:
-        return self._named("optimizer.step", np.zeros((), np.int32))
+        name = "optimizer.step"
+        return self.states.setdefault(name, Weight(np.zeros((), np.int32), name=name, state=True))
 
-    def _named(self, name: str, start: Array) -> Weight:
-        old = self.states.get(name)
-        stale = old is not None and (old.data.shape, old.data.dtype) != (start.shape, start.dtype)
-        if old is None or stale:  # a weight may have been pruned since
-            self.states[name] = Weight(start, name=name, state=True)
-        return self.states[name]
+    def _follow(self, weights: Sequence[Weight]) -> None:
+        """Start anew for weights of another module, or for those of this one in another type."""
+        named = {str(w.name): w for w in weights}
+        if any(self._followed.get(name, w) is not w for name, w in named.items()):
+            self._followed.clear()
+            self.states.clear()
+        self._followed.update(named)
 
 
 class SGD(Optimizer):

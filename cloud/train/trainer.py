@@ -47,8 +47,8 @@ class Trainer:
         self.model: Model = training_model(
             module, loss, optimizer, xs, targets, metrics=self.metrics, trainable=trainable
         )
-        self._new_engine = lambda: engine_for(self.model, engine, threads=threads)
-        self.engine: Engine = self._new_engine()
+        self._kind, self._threads = engine, threads
+        self.engine: Engine = engine_for(self.model, engine, threads=threads)
 
     def step(self, batch: Batch, lr: float) -> dict[str, float]:
         """One step of the optimiser; the loss and metrics of the batch before it."""
@@ -76,7 +76,7 @@ class Trainer:
             raise GraphError(f"weights {', '.join(odd)}: in only one of model and what is set")
         for name, a in arrays.items():
             weights[name].data = np.array(a, weights[name].dtype.numpy)
-        self.engine = self._new_engine()
+        self.engine = engine_for(self.model, self._kind, threads=self._threads)
 
     def _columns(self, batch: Batch) -> Arrays:
         return {name: batch[name] for name in self.columns}

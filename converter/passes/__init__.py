@@ -1,22 +1,32 @@
-"""The passes of the converter: one file, one function, graph in, graph out, the same function computed."""
+"""The passes of the converter: one file, one function, graph in, graph out, the same function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from converter.passes.find_activation import find_activation
 from converter.passes.fold_batch_norm import fold_batch_norm
-from converter.passes.fuse_activation import fuse_activation
+from converter.passes.fuse_activation import fuse_activation, fuse_trained_activation
 from converter.passes.fuse_bias import fuse_bias
+from converter.passes.fuse_pad import fuse_pad
 from converter.passes.layout import layout
 from ir.graph import Graph
 from ir.passes import common_subexpression, constant_folding, dead_code
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[Pass, ...] = (
     constant_folding,
+    fuse_pad,
     layout,
     fold_batch_norm,
     fuse_bias,
+    find_activation,
     fuse_activation,
     common_subexpression,
     dead_code,
 )
+
+# For each entry of a model that trains, once it was differentiated. They make no new weights:
+# entries go on sharing theirs.
+LAST_PASSES: tuple[Pass, ...] = (fuse_trained_activation, common_subexpression, dead_code)

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from converter.passes.fold_batch_norm import OUTPUT_AXIS
+from ir.graph import Graph, Node, Value, is_fixed
+from ir.ops import OUTPUT_AXIS
+from ir.ops.activation import Activation, activation_of
 from ir.passes.rewrite import rewrite, uses
-from ir.graph import Graph, Node, Value
-from ir.ops.activation import Activation
 
 
 def fuse_activation(graph: Graph) -> Graph:
-    """relu(conv2d(x, w)) -> conv2d(x, w, activation=relu), where nothing else reads the convolution."""
+    """relu(conv2d(x, w)) -> conv2d(x, w, activation=relu), where nothing else reads the layer.
+
+    Only where it is fixed: the gradient of a fused layer computes it a second time.
+    """
+    return _fused(graph, also_trained=False)
+
+
+def fuse_trained_activation(graph: Graph) -> Graph:
+    """The same for layers that train, in entries that nobody will differentiate any more."""
+    return _fused(graph, also_trained=True)
+
+
+def _fused(graph: Graph, *, also_trained: bool) -> Graph:
     count = uses(graph)
 
     def fuse(node: Node, inputs: Sequence[Value | None]) -> Value | None:
-        kind = activation_of(node)
-        x = inputs[0]
+        kind, x = activation_of(node), inputs[0] if inputs else None
         if kind is None or x is None or x.node is None or count[node.inputs[0]] > 1:
             return None
         layer = x.node
         if layer.op.name not in OUTPUT_AXIS or layer.attrs["activation"] is not Activation.none:
             return None
-        return layer.op.node(layer.inputs, {**layer.attrs, "activation": kind}, layer.source).results[0]
+        if not also_trained and not is_fixed(*layer.present_inputs[1:]):
+            return None
+        attrs = {**layer.attrs, "activation": kind}
+        return layer.op.node(layer.inputs, attrs, layer.source).results[0]
 
     return rewrite(graph, fuse)
-
-
-def activation_of(node: Node) -> Activation | None:
-    """The activation that the node is, exactly; None for any other node."""
-    name, attrs = node.op.name, node.attrs
-    if name == "clip":
-        return {(0.0, 6.0): Activation.relu6, (0.0, float("inf")): Activation.relu}.get(
-            (attrs["low"], attrs["high"])
-        )
-    if name not in Activation.__members__ or attrs.get("approximate", node.op.attrs.get("approximate")) != (
-        node.op.attrs.get("approximate")
-    ):
-        return None
-    return Activation(name)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from converter.passes.fold_batch_norm import OUTPUT_AXIS
-from ir.passes.rewrite import rewrite, uses
 from ir.graph import Constant, Graph, Node, Value, Weight, is_fixed
+from ir.ops import OUTPUT_AXIS
 from ir.ops.activation import Activation
+from ir.passes.rewrite import fixed_like, rewrite, uses
 
 
 def fuse_bias(graph: Graph) -> Graph:
@@ -19,25 +17,26 @@ def fuse_bias(graph: Graph) -> Graph:
     def fuse(node: Node, inputs: Sequence[Value | None]) -> Value | None:
         if node.op.name != "add":
             return None
-        for x, b, old in ((*inputs, node.inputs[0]), (*reversed(inputs), node.inputs[1])):
+        for i in (0, 1):
+            x, b = inputs[i], inputs[1 - i]
             layer = x.node if x is not None else None
-            if layer is None or layer.op.name not in OUTPUT_AXIS or count[old] > 1:
+            if layer is None or layer.op.name not in OUTPUT_AXIS or count[node.inputs[i]] > 1:
                 continue
             plain = layer.attrs["activation"] is Activation.none and layer.inputs[2] is None
-            if plain and (bias := _bias(b, x.shape[-1])) is not None:
-                return layer.op.node((*layer.inputs[:2], bias), layer.attrs, layer.source).results[0]
+            if plain and (bias := _bias(b, x)) is not None:
+                attrs, source = layer.attrs, layer.source
+                return layer.op.node((*layer.inputs[:2], bias), attrs, source).results[0]
         return None
 
     return rewrite(graph, fuse)
 
 
-def _bias(b: Value | None, channels: object) -> Value | None:
-    """`b` as a vector of `channels`, if it is one number a channel."""
-    if not isinstance(b, (Weight, Constant)) or b.data.size != channels or b.shape[-1:] != (channels,):
+def _bias(b: Value | None, y: Value | None) -> Value | None:
+    """`b` as a vector, if it is one number for each channel of `y` and does not stretch it."""
+    if not isinstance(b, (Weight, Constant)) or y is None or b.rank > y.rank:
+        return None
+    if b.shape[-1:] != y.shape[-1:] or b.data.size != y.shape[-1]:
         return None
     if b.rank == 1:
         return b
-    if not is_fixed(b):
-        return None
-    data = np.ascontiguousarray(b.data.reshape(-1))
-    return Weight(data, name=b.name, trainable=False) if b.name else Constant(data)
+    return fixed_like(b, b.data.reshape(-1)) if is_fixed(b) else None

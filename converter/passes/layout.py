@@ -2,7 +2,8 @@
 
 The readers of channels-first formats wrap each layer in a pair of transposes. An operator that
 does not care for the order of axes takes its inputs before the transpose, and the transpose goes
-behind it; two that meet become one, and one that only moves axes of size 1 becomes a reshape.
+behind it; two that meet become one, and one that only moves axes of size 1 becomes a reshape. A
+reshape sinks through elementwise operators in the same way, so that what it separated can fuse.
 """
 
 from __future__ import annotations
@@ -12,124 +13,152 @@ from typing import Any
 
 import numpy as np
 
-from ir.passes.rewrite import rewrite, uses
-from ir.graph import Constant, Graph, Node, Shape, Value, Weight, is_fixed
+from ir.graph import Graph, Node, Shape, Value, is_fixed
 from ir.op import OPS
+from ir.passes.rewrite import fixed_like, rewrite
 
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
+INDEX_REDUCTIONS = ("argmax", "argmin")
+ALONG_AXES = ("concat", "pad", "slice", "softmax", "log_softmax", "cumsum")
 Perm = tuple[int, ...]
+Inputs = Sequence[Value | None]
 
 
 def layout(graph: Graph) -> Graph:
     """The same graph with as few transposes as sinking them can leave."""
     while True:
-        changed = _Sink(graph).run()
-        if _cost(changed) >= _cost(graph) and len(changed.nodes) >= len(graph.nodes):
-            return graph
+        changed = rewrite(graph, _sink)
+        if _cost(changed) >= _cost(graph):
+            break
         graph = changed
+    best = changed if _cost(changed) == _cost(graph) else graph
+    return rewrite(best, _tidy)
 
 
-def _cost(graph: Graph) -> int:
-    return sum(n.op.name == "transpose" for n in graph.nodes)
+def _cost(graph: Graph) -> tuple[int, int]:
+    return sum(n.op.name == "transpose" for n in graph.nodes), len(graph.nodes)
 
 
-class _Sink:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.count = uses(graph)
-
-    def run(self) -> Graph:
-        return rewrite(self.graph, self.rule)
-
-    def rule(self, node: Node, inputs: Sequence[Value | None]) -> Value | None:
-        x, name = inputs[0], node.op.name
-        if x is None:
-            return None
-        if name == "transpose":
-            return _transposed(x, node.attrs["perm"])
-        if name == "reshape":
-            return _merged_reshape(x, node.attrs["shape"])
-        if name == "linear":
-            return _linear(node, inputs)
-        perm = next((p for v in inputs if (p := _perm(v)) is not None), None)
-        if perm is None or len(node.results) != 1:
-            return None
-        if name in REDUCTIONS:
-            return _reduction(node, x, perm)
-        if name in ("concat", "pad", "slice", "softmax", "log_softmax"):
-            return _along_axes(node, inputs, perm)
-        if node.op.family in ("elementwise", "compare"):
-            return _elementwise(node, inputs, perm)
+def _sink(node: Node, inputs: Inputs) -> Value | None:
+    """What computes the node's result with its inputs' transposes and reshapes behind it."""
+    x, name = inputs[0] if inputs else None, node.op.name
+    if x is None or len(node.results) != 1:
         return None
+    if name == "transpose":
+        return _transposed(x, node.attrs["perm"])
+    if name == "reshape":
+        return _reshaped(x, node.attrs["shape"])
+    if name == "linear":
+        return _linear(node, inputs)
+    plain = node.op.family in ("elementwise", "compare") or name == "cast"
+    if plain and (y := _behind_reshape(node, inputs)) is not None:
+        return y
+    perm = next((p for v in inputs if (p := _perm(v)) is not None), None)
+    if perm is None:
+        return None
+    if name in REDUCTIONS or name in INDEX_REDUCTIONS:
+        return _reduction(node, x, perm)
+    if name in ALONG_AXES:
+        return _along_axes(node, inputs, perm)
+    return _elementwise(node, inputs, perm) if plain else None
+
+
+def _tidy(node: Node, inputs: Inputs) -> Value | None:
+    """A transpose that only moves axes of size 1 is a reshape, and two reshapes are one."""
+    x = inputs[0] if inputs else None
+    if x is None or node.op.name not in ("transpose", "reshape"):
+        return None
+    if node.op.name == "transpose" and not _moves_units(x.shape, node.attrs["perm"]):
+        return None
+    return _reshaped(x, node.results[0].shape)
+
+
+def _made(node: Node, inputs: Inputs, attrs: dict[str, Any] | None = None) -> Value:
+    """The node on other inputs, which may have something to sink in turn."""
+    new = node.op.node(inputs, node.attrs if attrs is None else attrs, node.source)
+    return _sink(new, new.inputs) or new.results[0]
 
 
 def _perm(v: Value | None) -> Perm | None:
     """The permutation of the transpose that makes `v`."""
-    return v.node.attrs["perm"] if v is not None and v.node and v.node.op.name == "transpose" else None
+    made = v.node if v is not None else None
+    return made.attrs["perm"] if made is not None and made.op.name == "transpose" else None
+
+
+def _source(v: Value) -> Value:
+    """What the node that makes `v` reads."""
+    assert v.node is not None
+    assert v.node.inputs[0] is not None
+    return v.node.inputs[0]
 
 
 def _transposed(x: Value, perm: Perm) -> Value:
-    """x with permuted axes: merged with a transpose before it, a reshape, or nothing at all."""
-    inner = _perm(x)
-    if inner is not None:
-        return _transposed(x.node.inputs[0], tuple(inner[p] for p in perm))  # type: ignore[union-attr, arg-type]
+    """x with permuted axes, merged with a transpose that makes it."""
+    if (inner := _perm(x)) is not None:
+        return _transposed(_source(x), tuple(inner[p] for p in perm))
     if perm == tuple(range(x.rank)):
         return x
-    moved = [p for p in perm if x.shape[p] != 1]
-    if moved == sorted(moved):
-        return _reshaped(x, tuple(x.shape[p] for p in perm))
     return OPS["transpose"](x, perm=perm)  # type: ignore[no-any-return]
 
 
 def _reshaped(x: Value, shape: Shape) -> Value:
-    while x.node is not None and x.node.op.name == "reshape":
-        x = x.node.inputs[0]  # type: ignore[assignment]
+    """x in another shape, merged with a reshape that makes it, and transposes of no effect."""
+    while x.node is not None and (
+        x.node.op.name == "reshape"
+        or (x.node.op.name == "transpose" and _moves_units(_source(x).shape, x.node.attrs["perm"]))
+    ):
+        x = _source(x)
     return x if x.shape == shape else OPS["reshape"](x, shape=shape)
 
 
-def _merged_reshape(x: Value, shape: Shape) -> Value | None:
-    """A reshape of a reshape, or of a transpose that moves only axes of size 1 or none."""
-    inner = x.node.inputs[0] if x.node is not None and x.node.op.name in ("reshape", "transpose") else None
-    if x.shape == shape:
-        return x
-    if inner is not None and x.node is not None and x.node.op.name == "reshape":
-        return _reshaped(inner, shape)
-    return None
+def _moves_units(shape: Shape, perm: Perm) -> bool:
+    """Whether the permutation leaves the order of all axes that are longer than 1."""
+    moved = [p for p in perm if shape[p] != 1]
+    return moved == sorted(moved)
 
 
-def _linear(node: Node, inputs: Sequence[Value | None]) -> Value | None:
+def _behind_reshape(node: Node, inputs: Inputs) -> Value | None:
+    """An elementwise operator whose inputs are reshapes of one shape, or numbers."""
+    made = [v for v in inputs if v is not None and v.node and v.node.op.name == "reshape"]
+    if not made or any(
+        _source(v).shape != _source(made[0]).shape or v.shape != made[0].shape for v in made
+    ):
+        return None
+    if any(v is not None and v not in made and v.rank for v in inputs) or not _source(made[0]).node:
+        return None
+    y = _made(node, [_source(v) if v in made else v for v in inputs])
+    return _reshaped(y, made[0].shape)
+
+
+def _linear(node: Node, inputs: Inputs) -> Value | None:
     """linear(flatten(transpose(x)), w): the columns of a fixed w are put in x's order instead."""
     x, w = inputs[0], inputs[1]
-    if x is None or w is None or x.node is None or x.node.op.name != "reshape" or not is_fixed(w):
+    if x is None or w is None or not is_fixed(w) or x.rank != 2:
         return None
-    before = x.node.inputs[0]
-    perm = _perm(before)
-    if perm is None or before is None or perm[0] != 0 or x.shape[0] != before.shape[0] or x.rank != 2:
+    if x.node is None or x.node.op.name != "reshape" or (perm := _perm(_source(x))) is None:
         return None
-    source = before.node.inputs[0]  # type: ignore[union-attr]
+    before, source = _source(x), _source(_source(x))
     sizes = before.shape[1:]
-    if source is None or any(not isinstance(d, int) for d in sizes):
+    if perm[0] != 0 or x.shape[0] != before.shape[0] or any(not isinstance(d, int) for d in sizes):
         return None
-    out = int(w.shape[0])  # type: ignore[arg-type]
-    inverse = tuple(int(i) for i in np.argsort(perm))
+    out, inverse = w.shape[0], _inverse(perm)
     columns = w.data.reshape(out, *sizes).transpose(inverse)  # type: ignore[attr-defined]
-    data = np.ascontiguousarray(columns.reshape(out, -1))
-    moved = Weight(data, name=w.name or "weight", trainable=False)
     flat = OPS["reshape"](source, shape=x.shape)
-    return node.op.node((flat, moved, *inputs[2:]), node.attrs, node.source).results[0]
+    return _made(node, (flat, fixed_like(w, columns.reshape(out, -1)), *inputs[2:]))
 
 
 def _reduction(node: Node, x: Value, perm: Perm) -> Value:
-    axes = tuple(sorted(perm[a] for a in node.attrs["axes"]))
-    source = x.node.inputs[0]  # type: ignore[union-attr]
-    y = node.op(source, axes=axes, keep_dims=node.attrs["keep_dims"])
+    axes = tuple(node.attrs.get("axes", (node.attrs.get("axis"),)))
+    before = tuple(sorted(perm[a] for a in axes))
+    where = {"axes": before} if "axes" in node.attrs else {"axis": before[0]}
+    y = _made(node, (_source(x),), {**node.attrs, **where})
     if node.attrs["keep_dims"]:
         return _transposed(y, perm)
-    kept = [p for p in perm if p not in axes]
+    kept = [p for p in perm if p not in before]
     return _transposed(y, tuple(sorted(kept).index(p) for p in kept))
 
 
-def _along_axes(node: Node, inputs: Sequence[Value | None], perm: Perm) -> Value | None:
+def _along_axes(node: Node, inputs: Inputs, perm: Perm) -> Value | None:
     """Operators with attributes by axis: the attributes are permuted as well."""
     sources = [_before(v, perm) for v in inputs]
     if any(s is None for s in sources):
@@ -139,32 +168,32 @@ def _along_axes(node: Node, inputs: Sequence[Value | None], perm: Perm) -> Value
         if name == "axis":
             attrs[name] = perm[value]
         elif isinstance(value, tuple):
-            attrs[name] = tuple(value[perm.index(i)] for i in range(len(perm)))
-    return _transposed(node.op(*sources, **attrs), perm)
+            attrs[name] = tuple(value[i] for i in _inverse(perm))
+    return _transposed(_made(node, sources, attrs), perm)
 
 
-def _elementwise(node: Node, inputs: Sequence[Value | None], perm: Perm) -> Value | None:
+def _elementwise(node: Node, inputs: Inputs, perm: Perm) -> Value | None:
     sources = [None if v is None else _before(v, perm) for v in inputs]
     if any(s is None and v is not None for s, v in zip(sources, inputs, strict=True)):
         return None
-    return _transposed(node.op.node(sources, node.attrs, node.source).results[0], perm)
+    return _transposed(_made(node, sources), perm)
 
 
 def _before(v: Value | None, perm: Perm) -> Value | None:
     """A value whose transpose by `perm` is `v` (stretched to its rank), if that costs nothing."""
-    if v is None:
+    if v is None or v.rank > len(perm):
         return None
     if _perm(v) == perm:
-        return v.node.inputs[0]  # type: ignore[union-attr]
+        return _source(v)
     if v.rank == 0:
         return v
-    shape = (1,) * (len(perm) - v.rank) + v.shape
-    inverse = tuple(int(i) for i in np.argsort(perm))
+    shape, inverse = (1,) * (len(perm) - v.rank) + v.shape, _inverse(perm)
     if is_fixed(v):
-        data = np.ascontiguousarray(v.data.reshape(shape).transpose(inverse))  # type: ignore[attr-defined]
-        if isinstance(v, Weight):
-            return Weight(data, name=v.name or "weight", trainable=False)
-        return Constant(data)
-    if sum(d != 1 for d in shape) <= 1:
-        return _transposed(_reshaped(v, shape), inverse)
+        return fixed_like(v, v.data.reshape(shape).transpose(inverse))  # type: ignore[attr-defined]
+    if sum(d != 1 for d in shape) <= 1:  # no more than a vector: a reshape does it
+        return _reshaped(v, tuple(shape[i] for i in inverse))
     return None
+
+
+def _inverse(perm: Perm) -> Perm:
+    return tuple(int(i) for i in np.argsort(perm))

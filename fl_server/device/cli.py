@@ -34,6 +34,7 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--learning-rate", type=float, help="else the one that the model names")
     parser.add_argument("--label", default="label", help="the array of labels (%(default)s)")
     parser.add_argument(
         "--cohort-floor",
@@ -58,6 +59,7 @@ def _client(options: argparse.Namespace) -> int:
         options.batch_size,
         options.seed,
         options.label,
+        learning_rate=options.learning_rate,
     )
     device = Device(
         options.server,

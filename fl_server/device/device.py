@@ -99,7 +99,8 @@ class Device:
         self._journal = Journal(self.folder / "journal.json")
         self._http = Http(server, self._identity, patience_s, self._stop)
         self._member: Member | None = None
-        # Rounds that were begun or declined: training that fails is not tried again and again.
+        self._broken: TrainingFailed | None = None
+        # Rounds that were begun or declined; none is begun twice.
         self._tried: set[tuple[str, int]] = set()
 
     @property
@@ -108,9 +109,9 @@ class Device:
         return self._http.client_id
 
     def enrol(self) -> None:
-        """Get a certificate, or use the one in the folder.     raises FlError"""
-        certificate = load_certificate(self.folder)
-        if certificate is None:
+        """Get a certificate, or use the one in the folder while it is valid.     raises FlError"""
+        certificate, now = load_certificate(self.folder), self._clock()
+        if certificate is None or certificate.subject.not_after < now:
             unsigned = wire.Enrol(
                 self._identity.public, self._population, self._enrol_token.encode(), bytes(64)
             )
@@ -118,7 +119,7 @@ class Device:
             message = unsigned.signed + signature
             answer = self._http.call("POST", "/enrol", message, signed=False)
             certificate = wire.Enrolled.from_bytes(answer or b"").certificate
-        subject, now = certificate.subject, self._clock()
+        subject = certificate.subject
         check_certificate(
             self._authority, certificate, subject.tenant, self._population, now, set()
         )
@@ -130,7 +131,10 @@ class Device:
 
     def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
         """Take part in rounds, each with its report; ends after `rounds` that went well, when told
-        to stop, or, with `until_idle`, when the server has no task for it.     raises FlError
+        to stop, or, with `until_idle`, when the server has no task for it. What goes wrong in the
+        protocol is in the report; a lost server and training that fails are raised.
+
+        raises ServerUnreachable, TrainingFailed, BadCertificate
         """
         done = 0
         while rounds is None or done < rounds:
@@ -139,6 +143,8 @@ class Device:
                 return
             report = self._take_part(offer)
             yield report
+            if self._broken is not None:
+                raise self._broken
             done += report.outcome == "done"
             if report.outcome == "stopped":
                 return
@@ -188,7 +194,7 @@ class Device:
         return True
 
     def _take_part(self, offer: wire.Offer) -> Report:
-        """One round, whatever becomes of it; only a lost connection ends the device."""
+        """One round, whatever becomes of it.     raises ServerUnreachable"""
         report = Report(offer.context.task, offer.context.round)
         before_up, before_down = self._http.traffic.up, self._http.traffic.down
         try:
@@ -200,6 +206,7 @@ class Device:
             if _finished_without_me(error, report):
                 report.outcome = "done"
             else:
+                self._broken = error if isinstance(error, TrainingFailed) else None
                 report.error = f"{type(error).__name__}: {error}"
                 _log.warning("device %d: round %d: %s", self.id, report.round, report.error)
         report.bytes_up = self._http.traffic.up - before_up
@@ -232,7 +239,7 @@ class Device:
     def _stages(
         self, joined: Advertised, offer: wire.Offer, update: Update, report: Report
     ) -> None:
-        """Advertise, share, send the vector, agree, reveal: each message once, or again the same."""
+        """Advertise, share, upload, agree, reveal: each message once, or again the same."""
         with _timed(report, "advertise"):
             path = self._advertise(joined, offer)
             if self._acknowledged(Stage.ADVERTISE, report):

@@ -17,6 +17,10 @@ from fl_server.secagg.encode import Floats, Update
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+# The scalar input of a `train` entry that sets the size of its steps.
+_RATE = "lr"
+_EVALUATED_AT_ONCE = 256
+
 
 class Trainer(Protocol):
     """Turns the global weights into an update."""
@@ -29,9 +33,9 @@ class Trainer(Protocol):
 class LiteTrainer:
     """Runs the `train` entry of a .ms model over the device's own examples.
 
-    data: an array for each input of the entry, the examples along the first axis · label: the name
-    of the integer labels among them, for counting correct answers · weight: "uniform" gives every
-    device one vote, "examples" one for each example
+    data: an array for each input of the entry but the rate, the examples along the first axis ·
+    label: the name of the labels among them, for counting correct answers · weight: "uniform" gives
+    every device one vote, "examples" one for each example · learning_rate: else the model's own
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class LiteTrainer:
         batch_symbol: str = "batch",
         weight: Literal["uniform", "examples"] = "uniform",
         threads: int = 1,
+        learning_rate: float | None = None,
     ) -> None:
         sizes = {len(array) for array in data.values()}
         if len(sizes) != 1 or not min(sizes):
@@ -57,63 +62,92 @@ class LiteTrainer:
         self._batch_symbol = batch_symbol
         self._weight = weight
         self._threads = threads
+        self._learning_rate = learning_rate
         self._rounds = 0
 
     def train(self, weights: Floats, model: bytes) -> Update:
         """Some epochs from the global weights; loss and correct answers are those before them."""
-        session = _load(model, self._threads)
-        assign(session, weights)
-        correct = self._correct(session)
-        losses = self._fit(session)
+        session = self._open(model, weights)
+        loss, correct = self._measure(session)
+        first_losses = self._fit(session)
         return Update(
             delta=flatten(session) - weights,
             weight=self._size if self._weight == "examples" else 1,
-            loss=float(np.mean(losses)),
+            loss=float(np.mean(first_losses)) if loss is None else loss,
             correct=correct,
             examples=self._size,
         )
 
     def evaluate(self, weights: Floats, model: bytes) -> float:
         """The share of the device's examples that these weights get right."""
-        session = _load(model, self._threads)
-        assign(session, weights)
-        return self._correct(session) / self._size
+        return self._measure(self._open(model, weights))[1] / self._size
 
     def personalise(self, weights: Floats, model: bytes, path: str) -> None:
         """Train on from the global weights and save the model for this device alone."""
-        session = _load(model, self._threads)
-        assign(session, weights)
+        session = self._open(model, weights)
         self._fit(session)
         session.save(path)
+
+    def _open(self, model: bytes, weights: Floats) -> Any:
+        session = _load(model, self._threads)
+        assign(session, weights)
+        return session
 
     def _fit(self, session: Any) -> list[float]:
         """Train in place; the losses of the first epoch come out."""
         # A new order each round, yet the same one whenever the run is repeated.
         rng = np.random.default_rng([self._seed, self._rounds])
         self._rounds += 1
+        rate = self._rate_input(session)
         session.resize({self._batch_symbol: self._batch_size})
         losses = []
         for epoch in range(self._epochs):
             order = rng.permutation(self._size)
             # A last batch that is not full is left out; another order brings its examples in.
             for start in range(0, self._size - self._batch_size + 1, self._batch_size):
-                chosen = order[start : start + self._batch_size]
-                batch = {name: array[chosen] for name, array in self._data.items()}
-                result = session.run(batch, entry="train")
+                batch = self._examples(order[start : start + self._batch_size])
+                result = session.run({**batch, **rate}, entry="train")
                 if epoch == 0:
                     losses.append(float(np.mean(result["loss"])))
         return losses
 
-    def _correct(self, session: Any) -> int:
-        labels = self._data.get(self._label)
-        if labels is None:
+    def _rate_input(self, session: Any) -> dict[str, npt.NDArray[np.float32]]:
+        """The learning rate, where the entry takes one: the device's own, else the model's."""
+        if all(info.name != _RATE for info in session.inputs("train")):
+            return {}
+        rate = self._learning_rate
+        if rate is None:
+            kept = session.metadata.get("train.lr")
+            if kept is None:
+                raise SettingsError("the model names no learning rate; give learning_rate")
+            rate = float(kept)
+        return {_RATE: np.asarray(rate, np.float32)}
+
+    def _measure(self, session: Any) -> tuple[float | None, int]:
+        """The mean loss, None if the model has no `loss` entry, and how many answers are right."""
+        entry = "loss" if "loss" in session.entries else "infer"
+        wanted = {info.name for info in session.inputs(entry)}
+        loss, correct = 0.0, 0
+        for start in range(0, self._size, _EVALUATED_AT_ONCE):
+            rows = np.arange(start, min(start + _EVALUATED_AT_ONCE, self._size))
+            session.resize({self._batch_symbol: len(rows)})
+            chosen = self._examples(rows)
+            result = session.run({n: chosen[n] for n in wanted}, entry=entry)
+            loss += float(np.mean(result.get("loss", 0.0))) * len(rows) / self._size
+            correct += self._count_correct(session, result, chosen)
+        return (loss if entry == "loss" else None), correct
+
+    def _count_correct(self, session: Any, result: Arrays, chosen: Arrays) -> int:
+        """Examples whose highest score is that of their label; 0 where there are no labels."""
+        labels = chosen.get(self._label)
+        name = session.outputs("infer")[0].name
+        if labels is None or name not in result:
             return 0
-        session.resize({self._batch_symbol: self._size})
-        inputs = {name: array for name, array in self._data.items() if name != self._label}
-        result = session.run(inputs)
-        scores = next(iter(result.values())) if isinstance(result, dict) else result
         wanted = labels if labels.ndim == 1 else labels.argmax(axis=-1)
-        return int(np.count_nonzero(scores.argmax(axis=-1) == wanted))
+        return int(np.count_nonzero(result[name].argmax(axis=-1) == wanted))
+
+    def _examples(self, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        return {name: array[rows] for name, array in self._data.items()}
 
 
 def initial_weights(model: bytes) -> Floats:

@@ -1,1 +1,1 @@
-"""Secure aggregation without a network: bytes in, bytes out. README.md says in which order to read."""
+"""Secure aggregation without a network, bytes in and bytes out; README.md says how to read it."""

@@ -3,8 +3,8 @@
 An update is clipped to an L2 norm, its coordinates to ±c, and each becomes an unsigned integer of b
 bits by stochastic rounding, which is unbiased: the mean over n clients errs by at most
 c / ((2^b - 1) sqrt(n)) per coordinate in standard deviation. Integers are multiplied by the weight
-after rounding, so that light clients are not rounded away. Metrics travel as extra coordinates under
-the same mask.
+after rounding, so that light clients are not rounded away. Metrics travel as extra coordinates
+under the same mask.
 """
 
 from __future__ import annotations

@@ -128,10 +128,15 @@ class Adverts(_Stage):
         return True
 
     def close(self, server_nonce: bytes, revocations: RevocationList) -> Shares:
-        """The cohort is fixed.     raises CohortTooSmall, ModulusTooSmall, KeysNotDistinct"""
-        if len(self._adverts) < 2:
-            raise CohortTooSmall(f"{len(self._adverts)} clients make no cohort")
-        pairs = [self._adverts[client] for client in sorted(self._adverts)]
+        """The cohort is fixed, without those who were revoked since they joined.
+
+        raises CohortTooSmall, ModulusTooSmall, KeysNotDistinct
+        """
+        revoked = {serial.number for serial in revocations.revoked.serials}
+        everybody = (self._adverts[client] for client in sorted(self._adverts))
+        pairs = [pair for pair in everybody if pair[1].subject.serial not in revoked]
+        if len(pairs) < 2:
+            raise CohortTooSmall(f"{len(pairs)} clients make no cohort")
         reply = CohortReply(
             context=self.context,
             server_nonce=server_nonce,

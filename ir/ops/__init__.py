@@ -21,3 +21,6 @@ from ir.ops import (  # noqa: F401
     shaping,
     update,
 )
+
+# layers with a weight, bias and activation -> the axis of the weight that makes output channels
+OUTPUT_AXIS = {"conv2d": 0, "depthwise_conv2d": 2, "linear": 0}

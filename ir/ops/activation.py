@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from ir.graph import Value
+from ir.graph import Node, Value
 from ir.op import OPS, Op
 
 
@@ -26,6 +26,16 @@ class Activation(Enum):
 def activate(kind: Activation, x: Any) -> Any:
     """The activation of an array, or of a value of a graph."""
     return x if kind is Activation.none else _operator(kind)(x)
+
+
+def activation_of(node: Node) -> Activation | None:
+    """The activation that the node is, exactly; None for any other node."""
+    name, attrs = node.op.name, node.attrs
+    if name == "clip":
+        bounds = {(0.0, 6.0): Activation.relu6, (0.0, float("inf")): Activation.relu}
+        return bounds.get((attrs["low"], attrs["high"]))
+    plain = attrs == node.op.attrs  # of gelu: the exact one
+    return Activation(name) if name in Activation.__members__ and plain else None
 
 
 def before_activation(g: Value, kind: Activation, recompute: Callable[[], Any]) -> Value:

@@ -67,6 +67,8 @@ def _conv_grad(g, y, x, w, b, *, activation, **attrs):
         case((1, 5, 4, 5), (6, 1, 1, 5), strides=(2, 3)),
         case((1, 4, 4, 3), (17, 3, 3, 3), (17,), pads=(1, 1, 1, 1), activation=Activation.relu6),
         case((1, 9, 7, 19), (33, 3, 3, 19), (33,), pads=(1, 1, 1, 1), activation=Activation.silu),
+        case((1, 3, 9, 40), (5, 3, 3, 40), (5,), pads=(1, 1, 1, 1)),  # more than one block of k
+        case((1, 1, 16, 6), (9, 1, 5, 6), (9,), pads=(0, 2, 0, 2), activation=Activation.relu),
     ],
     grad=_conv_grad,
 )
@@ -137,6 +139,8 @@ def _dx_grad(gg, y, g, w, *, size, **attrs):
         case((2, 3, 4, 6), (6, 1, 1, 5), size=(3, 4)),
         case((1, 3, 2, 6), (6, 1, 1, 5), size=(5, 4), strides=(2, 3)),
         case((1, 9, 7, 33), (33, 3, 3, 19), size=(9, 7), pads=(1, 1, 1, 1)),
+        case((1, 3, 9, 40), (40, 3, 3, 5), size=(3, 9), pads=(1, 1, 1, 1)),
+        case((1, 2, 3, 5), (5, 4, 3, 2), size=(7, 6), strides=(3, 2), pads=(1, 0, 0, 1)),
     ],
     grad=_dx_grad,
 )
@@ -184,6 +188,8 @@ def _dw_grad(gg, y, x, g, *, size, **attrs):
         case((1, 5, 5, 4), (1, 2, 2, 8), size=(2, 2), groups=4, strides=(2, 2)),
         case((2, 3, 4, 5), (2, 3, 4, 6), size=(1, 1)),
         case((1, 9, 7, 19), (1, 9, 7, 33), size=(3, 3), pads=(1, 1, 1, 1)),
+        case((1, 17, 18, 2), (1, 17, 18, 3), size=(3, 3), pads=(1, 1, 1, 1)),
+        case((2, 32, 36, 2), (2, 32, 36, 2), size=(1, 1), groups=2),  # too many windows for one
     ],
     grad=_dw_grad,
 )
@@ -232,6 +238,7 @@ def _depthwise_grad(g, y, x, w, b, *, activation, **attrs):
         case((1, 7, 8, 4), (3, 3, 4), (4,), dilations=(2, 3), pads=(2, 3, 2, 3)),
         case((1, 5, 5, 17), (3, 3, 17), (17,), pads=(1, 1, 1, 1), activation=Activation.relu6),
         case((1, 7, 6, 40), (5, 5, 40), strides=(2, 2), pads=(2, 2, 2, 2)),
+        case((1, 6, 13, 19), (6, 6, 19), pads=(0, 2, 1, 3)),  # too many places for one sum
     ],
     grad=_depthwise_grad,
 )
@@ -281,6 +288,7 @@ def _depthwise_dx_grad(gg, y, g, w, *, size, **attrs):
         case((2, 3, 6, 9), (3, 2, 9), size=(5, 6), pads=(1, 0, 2, 1), strides=(2, 1)),
         case((1, 7, 8, 4), (3, 3, 4), size=(7, 8), dilations=(2, 3), pads=(2, 3, 2, 3)),
         case((1, 4, 3, 40), (5, 5, 40), size=(7, 6), strides=(2, 2), pads=(2, 2, 2, 2)),
+        case((1, 2, 13, 19), (6, 6, 19), size=(6, 13), pads=(0, 2, 1, 3)),
     ],
     grad=_depthwise_dx_grad,
 )

@@ -69,6 +69,9 @@ def _rows(x: Value) -> Value:
         case((1, 7), (7, 1)),
         case((17, 13), (13, 35)),
         case((0, 4), (4, 3)),
+        case((25, 260), (260, 9)),  # more than one block of each size in the fast kernels
+        case((7, 3), (3, 520)),
+        case((3, 260), (9, 260), transpose_b=True),
     ],
     onnx="MatMul",
     grad=_matmul_grad,
@@ -114,6 +117,7 @@ def _linear_grad(g, y, x, w, b, *, activation):
         case((3, 4), (5, 4), (5,), activation=Activation.gelu),
         case((1, 40), (17, 40), (17,)),
         case((7, 19), (33, 19), (33,)),
+        case((25, 260), (9, 260), (9,), activation=Activation.relu),
     ],
     grad=_linear_grad,
 )

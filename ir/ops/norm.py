@@ -9,6 +9,7 @@ from ir.graph import Shape, Value, shape_text
 from ir.op import case, floats, op
 from ir.ops.elementwise import reciprocal, sqrt
 from ir.ops.reduce import reduce_mean, reduce_sum
+from ir.ops.shaping import broadcast_to
 from ir.symbol import Dim
 
 
@@ -84,13 +85,9 @@ def _train_shape(x, scale, bias, *, epsilon):
 def _train_grad(g, y, x, scale, bias, *, epsilon):
     gy, gmean, gvariance = g
     _, mean, variance = y
-    axes = _batch_axes(x)
     dx = dscale = dbias = None
     if gy is not None:
-        r = _reciprocal_deviation(variance, epsilon)
-        normalised = (x - mean) * r
-        dscale, dbias = reduce_sum(gy * normalised, axes=axes), reduce_sum(gy, axes=axes)
-        dx = _normalised_grad(gy, normalised, axes) * (scale * r)
+        dx, dscale, dbias = batch_norm_train_dx(gy, x, scale, mean, variance, epsilon=epsilon)
     if gmean is not None:
         dx = _plus(dx, _mean_grad(gmean, mean, x))
     if gvariance is not None:
@@ -123,6 +120,68 @@ def batch_norm_train(x, scale, bias, *, epsilon=1e-5):
     mean = np.mean(x, axis=axes)
     variance = np.mean(np.square(x - mean), axis=axes)
     return (x - mean) * (scale / np.sqrt(variance + x.dtype.type(epsilon))) + bias, mean, variance
+
+
+def _train_dx_shape(g, x, scale, mean, variance, *, epsilon):
+    _check_features("batch_norm_train_dx", x, scale, mean, variance)
+    if g != x:
+        raise ShapeError(f"batch_norm_train_dx: g is {shape_text(g)}, want {shape_text(x)}")
+    return [x, x[-1:], x[-1:]]
+
+
+def _train_dx_grad(gg, y, g, x, scale, mean, variance, *, epsilon):
+    """From dx = a (g - mean(g) - n mean(g n)) with n = (x - mean) r, a = scale r, dscale = sum(g n)
+    and dbias = sum(g): the gradients of g and n, and from that of n those of x, mean and r."""
+    gdx, gdscale, gdbias = gg
+    axes = _batch_axes(x)
+    r = _reciprocal_deviation(variance, epsilon)
+    centred = x - mean
+    normalised = centred * r
+    dg = dnormalised = dscale = None
+    if gdx is not None:
+        a = scale * r
+        along = _mean(gdx * normalised, axes)
+        dg = _normalised_grad(gdx, normalised, axes) * a
+        dnormalised = -(g * along + gdx * _mean(g * normalised, axes)) * a
+        dscale = reduce_sum(gdx * _normalised_grad(g, normalised, axes), axes=axes) * r
+    if gdscale is not None:
+        dg = _plus(dg, normalised * gdscale)
+        dnormalised = _plus(dnormalised, g * gdscale)
+    if gdbias is not None:
+        dg = _plus(dg, broadcast_to(gdbias, shape=g.shape))
+    if dnormalised is None:
+        return dg, None, None, None, None
+    dx = dnormalised * r
+    dr = reduce_sum(dnormalised * centred, axes=axes)
+    if dscale is not None:
+        dr = dr + dscale * scale * reciprocal(r)
+    return dg, dx, dscale, -reduce_sum(dx, axes=axes), dr * r * r * r * -0.5
+
+
+@op(
+    code=205,
+    shape=_train_dx_shape,
+    samples=[
+        case((2, 3, 4, 5), (2, 3, 4, 5), (5,), (5,), floats(5, low=0.5, high=2.0)),
+        case((7, 6), (7, 6), (6,), (6,), floats(6, low=0.5, high=2.0), epsilon=1e-3),
+        case((70, 19), (70, 19), (19,), (19,), floats(19, low=0.5, high=2.0)),
+    ],
+    results=("dx", "dscale", "dbias"),
+    grad=_train_dx_grad,
+)
+def batch_norm_train_dx(g, x, scale, mean, variance, *, epsilon=1e-5):
+    """The gradients of batch_norm_train's inputs, from its y's: with n = (x - mean) r and
+    r = 1 / sqrt(variance + epsilon), dx = scale r (g - mean(g) - n mean(g n)), dscale = sum(g n),
+    dbias = sum(g)
+
+    g, x: [...,c], the others: [c] -> dx: [...,c], dscale, dbias: [c]
+    """
+    axes = tuple(range(x.ndim - 1))
+    r = 1 / np.sqrt(variance + x.dtype.type(epsilon))
+    n = (x - mean) * r
+    dscale, dbias = np.sum(g * n, axis=axes), np.sum(g, axis=axes)
+    dx = scale * r * (g - np.mean(g, axis=axes) - n * np.mean(g * n, axis=axes))
+    return dx, dscale, dbias
 
 
 def _layer_shape(x, scale, bias, *, epsilon):

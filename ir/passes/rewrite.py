@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ir.graph import Graph, Node, Value
+import numpy as np
+
+from ir.graph import Array, Constant, Graph, Node, Value, Weight
 
 # (the node, its inputs in the new graph) -> its results in the new graph, or None: leave it
 Rule = Callable[[Node, Sequence[Value | None]], Sequence[Value] | Value | None]
@@ -58,3 +60,11 @@ def uses(graph: Graph) -> Counter[Value]:
     counts = Counter(v for node in graph.nodes for v in node.present_inputs)
     counts.update(graph.roots)
     return counts
+
+
+def fixed_like(old: Value, data: Array) -> Weight | Constant:
+    """A leaf of other data, in the place of one that never changes; a weight's keeps its name."""
+    data = np.ascontiguousarray(data)
+    if isinstance(old, Weight):
+        return Weight(data, name=old.name or "", trainable=False)
+    return Constant(data, name=old.name)

@@ -2,8 +2,10 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 #include "core/status.h"
+#include "core/utf8.h"
 
 namespace lite {
 
@@ -20,7 +22,20 @@ struct Error {
     va_start(values, format);
     std::vsnprintf(text, sizeof text, format, values);
     va_end(values);
+    make_printable();
     return what;
+  }
+
+ private:
+  // Names and paths may be anything, and may have been cut inside a character.
+  void make_printable() {
+    uint8_t* bytes = reinterpret_cast<uint8_t*>(text);
+    const size_t size = std::strlen(text);
+    for (size_t i = 0; i < size;) {
+      const size_t n = utf8_length(bytes + i, size - i);
+      if (n == 0 || is_control(bytes[i])) bytes[i] = '?';
+      i += n > 0 ? n : 1;
+    }
   }
 };
 

@@ -32,20 +32,20 @@ MappedFile::~MappedFile() {
 
 Status MappedFile::open(const char* path, Error& error) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return error.set(Status::kIo, "%s: %s", path, std::strerror(errno));
+  if (file < 0) return error.set(Status::kIo, "%.160s: %s", path, std::strerror(errno));
   struct stat info;
   if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(file);
-    return error.set(Status::kIo, "%s: not a file", path);
+    return error.set(Status::kIo, "%.160s: not a file", path);
   }
   if (info.st_size == 0) {
     ::close(file);
-    return error.set(Status::kBadFile, "%s: the file is empty", path);
+    return error.set(Status::kBadFile, "%.160s: the file is empty", path);
   }
   void* data = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file, 0);
   const int problem = errno;
   ::close(file);
-  if (data == MAP_FAILED) return error.set(Status::kIo, "%s: cannot map it: %s", path, std::strerror(problem));
+  if (data == MAP_FAILED) return error.set(Status::kIo, "%.160s: cannot map it: %s", path, std::strerror(problem));
   data_ = static_cast<const unsigned char*>(data);
   size_ = static_cast<size_t>(info.st_size);
   return Status::kOk;
@@ -57,7 +57,7 @@ Status write_file(const char* path, const void* bytes, size_t size, Error& error
     return error.set(Status::kIo, "%.180s...: the path is too long", path);
   }
   const int file = ::open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) return error.set(Status::kIo, "%s: %s", path, std::strerror(errno));
+  if (file < 0) return error.set(Status::kIo, "%.160s: %s", path, std::strerror(errno));
   // The bytes reach the disk before the name does, so that a power cut leaves one of the two files.
   bool good = write_all(file, bytes, size) && ::fsync(file) == 0;
   int problem = errno;
@@ -65,7 +65,7 @@ Status write_file(const char* path, const void* bytes, size_t size, Error& error
   if (good && ::rename(part, path) != 0) good = false, problem = errno;
   if (good) return Status::kOk;
   ::unlink(part);
-  return error.set(Status::kIo, "%s: cannot write it: %s", path, std::strerror(problem));
+  return error.set(Status::kIo, "%.160s: cannot write it: %s", path, std::strerror(problem));
 }
 
 }  // namespace lite

@@ -35,8 +35,7 @@ void parallel_for(ThreadPool* pool, int64_t n, int64_t grain, const Body& body) 
     return;
   }
   pool->run(
-      n, grain,
-      [](void* context, int64_t begin, int64_t end) { (*static_cast<const Body*>(context))(begin, end); },
+      n, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<const Body*>(context))(begin, end); },
       const_cast<Body*>(&body));
 }
 

@@ -1,5 +1,6 @@
 // The C interface (include/lite/lite.h): numbers are checked here, everything else is the session's.
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -174,6 +175,7 @@ lite_status lite_output(lite_session* s, int32_t entry, int32_t output, lite_ten
   if (!below(output, e->outputs())) return refuse(s, "output", output, e->outputs());
   const uint32_t number = static_cast<uint32_t>(output);
   describe_value(s->session.model(), *e, e->output_id(number), e->output_name(number), tensor);
+  if (!s->session.holds_outputs_of(*e)) tensor->data = nullptr;
   return LITE_OK;
 }
 
@@ -224,7 +226,7 @@ lite_status lite_set_input(lite_session* s, int32_t entry, int32_t input, const 
   bool good = lite_dtype_name(given->dtype) != nullptr && given->rank >= 0 && given->rank <= LITE_MAX_RANK;
   int64_t elements = 1;
   for (int i = 0; good && i < given->rank; ++i) {
-    good = given->shape[i] >= 0 && (elements *= given->shape[i]) <= lite::kMaxElements;
+    good = given->shape[i] >= 0 && (elements *= std::max(given->shape[i], 1)) <= lite::kMaxElements;
     tensor.shape.data[i] = given->shape[i];
   }
   if (!good || (given->data == nullptr && elements > 0)) {

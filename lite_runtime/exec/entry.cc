@@ -157,6 +157,10 @@ Status Entry::fit_inputs(Error& error) {
   return Status::kOk;
 }
 
+void Entry::forget_inputs() {
+  for (Tensor& input : given_) input = Tensor();
+}
+
 // Gives every value its bytes: those of an input, of the value that it is a view of, or its part of the arena.
 void Entry::bind(unsigned char* arena) {
   for (uint32_t i = 0; i < values_.size(); ++i) {
@@ -182,7 +186,6 @@ void Entry::gather(const Step& step) {
 
 Status Entry::run(const RunOptions& options, Error& error) {
   bind(options.arena);
-  for (Tensor& input : given_) input = Tensor();  // the caller's bytes are his again after this run
   for (uint32_t i = 0; i < steps_.size(); ++i) {
     const Status status = run_step(i, options);
     if (status != Status::kOk) return error.set(status, "%s: %s", place(i).text, reason_of(status));

@@ -71,6 +71,8 @@ class Entry {
   Status set_input(uint32_t i, const Tensor& tensor, Error& error);
   // Takes the sizes of free dimensions from the inputs that are set; all must be.
   Status fit_inputs(Error& error);
+  // The next run needs other inputs: the bytes of these are the caller's again.
+  void forget_inputs();
   // Runs every node. The inputs have been fitted.
   Status run(const RunOptions& options, Error& error);
 
@@ -97,7 +99,7 @@ class Entry {
   Status evaluate_shape(uint32_t value, Error& error);
   Status evaluate_attrs(uint32_t step, Error& error);
   Status check_step(uint32_t step, Error& error);
-  void measure(uint32_t step);
+  Status measure(uint32_t step, Error& error);
 
   const Model* model_ = nullptr;
   const format::Entry* rows_ = nullptr;

@@ -6,6 +6,11 @@
 #include "exec/entry.h"
 
 namespace lite {
+namespace {
+
+constexpr size_t kMostScratch = size_t{1} << 40;  // of one kernel: sums of them cannot overflow
+
+}  // namespace
 
 Status Entry::resize(Error& error) {
   sizes_.update();
@@ -26,7 +31,7 @@ Status Entry::apply_sizes(Error& error) {
   for (uint32_t i = 0; i < steps_.size(); ++i) {
     LITE_TRY(evaluate_attrs(i, error));
     LITE_TRY(check_step(i, error));
-    measure(i);
+    LITE_TRY(measure(i, error));
   }
   planned_size_ = planner_.plan(blocks_);
   least_size_ = lite::least_size(blocks_, changes_);
@@ -36,12 +41,11 @@ Status Entry::apply_sizes(Error& error) {
 Status Entry::evaluate_shape(uint32_t value, Error& error) {
   const int32_t* words = shape_words(model_->weights() + value);
   Ints& shape = values_[value].shape;
-  int64_t elements = 1;
+  int64_t elements = 1;  // as if no size were 0, so that a part of the sizes cannot overflow either
   for (int i = 0; i < shape.size; ++i) {
     int32_t size = -1;
     const bool good = sizes_.word(words[i], &size) && size >= 0;
-    // Once the product is zero it stays zero: its other sizes are bounded by 32 bits.
-    if (good && (elements *= size) <= kMaxElements) {
+    if (good && (elements *= std::max(size, 1)) <= kMaxElements) {
       shape.data[i] = size;
       continue;
     }
@@ -98,16 +102,19 @@ Status Entry::check_step(uint32_t number, Error& error) {
 }
 
 // How long its results and its scratch are.
-void Entry::measure(uint32_t number) {
+Status Entry::measure(uint32_t number, Error& error) {
   const Step& step = steps_[number];  // check_step has gathered its tensors
   for (int32_t k = 0; k < step.op->results; ++k) {
-    const uint32_t id = static_cast<uint32_t>(step.ids[step.given + k]);
-    if (id < model_->weights() || shown_[id - model_->weights()] >= 0) continue;
-    blocks_[static_cast<size_t>(block_of_[id - model_->weights()])].size = tensor(id).size_bytes();
+    const int32_t value = value_of(step.ids[step.given + k]);
+    if (value >= 0 && shown_[value] < 0) blocks_[block_of_[value]].size = values_[value].size_bytes();
   }
-  if (step.scratch >= 0) {
-    blocks_[step.scratch].size = step.kernel->scratch(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
+  if (step.scratch < 0) return Status::kOk;
+  const size_t size = step.kernel->scratch(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
+  if (size > kMostScratch) {
+    return error.set(Status::kOutOfMemory, "%s: no memory for scratch of %zu bytes", place(number).text, size);
   }
+  blocks_[step.scratch].size = size;
+  return Status::kOk;
 }
 
 // A block for every result that is no view and no weight, and for the scratch of every kernel that wants some.

@@ -88,17 +88,19 @@ Entry* Session::entry(uint32_t number, Error& error) {
     error.set(Status::kOutOfMemory, "no memory for an entry");
     return nullptr;
   }
-  if (entry->load(model_, number, weights_.data(), backend_, error) != Status::kOk ||
-      set_sizes(*entry, error) != Status::kOk) {
+  if (entry->load(model_, number, weights_.data(), backend_, error) != Status::kOk) {
     delete entry;
     return nullptr;
   }
+  Error own;  // it may not run at sizes that `resize` was told for others; its inputs will say
+  set_sizes(*entry, own);
   return entries_[number] = entry;
 }
 
 Status Session::plan(Entry& entry, Error& error) { return entry.ready() ? Status::kOk : entry.resize(error); }
 
 Status Session::resize(const Array<int32_t>& sizes, Error& error) {
+  ran_ = nullptr;
   Status first = Status::kOk;
   for (uint32_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] > 0) sizes_[i] = sizes[i];
@@ -122,6 +124,14 @@ Status Session::set_sizes(Entry& entry, Error& error) {
 }
 
 Status Session::run(Entry& entry, Error& error) {
+  ran_ = nullptr;
+  const Status status = run_on_inputs(entry, error);
+  if (status == Status::kOk) ran_ = &entry;
+  entry.forget_inputs();
+  return status;
+}
+
+Status Session::run_on_inputs(Entry& entry, Error& error) {
   LITE_TRY(entry.fit_inputs(error));
   const size_t size = entry.planned_size();
   if ((most_memory_ > 0 && size > most_memory_) || !arena_.reserve(size)) {

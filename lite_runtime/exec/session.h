@@ -34,8 +34,9 @@ class Session {
   // cannot run at these sizes keeps its own; the first such is the error.
   Status resize(const Array<int32_t>& sizes, Error& error);
 
-  // Runs an entry on the inputs that are set. Its outputs stay until the next run or resize of the session.
+  // Runs an entry on the inputs that are set, and forgets them. Its outputs stay until the next run or resize.
   Status run(Entry& entry, Error& error);
+  bool holds_outputs_of(const Entry& entry) const { return ran_ == &entry; }
 
   Tensor weight(uint32_t id) const { return weights_[id]; }
   // Only trainable weights and state can be set.
@@ -53,6 +54,7 @@ class Session {
   Status start(const SessionOptions& options, Error& error);
   Status load_weights(Error& error);
   Status set_sizes(Entry& entry, Error& error);
+  Status run_on_inputs(Entry& entry, Error& error);
 
   Model model_;
   Array<Tensor> weights_;  // all: those that can change have their bytes in `writable_`, others in the file
@@ -60,6 +62,7 @@ class Session {
   Array<Entry*> entries_;  // null: not asked for yet
   Array<int32_t> sizes_;   // of free dimensions, as `resize` was told; 0: not at all
   Arena arena_;
+  const Entry* ran_ = nullptr;  // whose outputs are in the arena
   ThreadPool* pool_ = nullptr;
   const char* backend_ = nullptr;
   bool check_finite_ = false;

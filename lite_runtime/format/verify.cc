@@ -1,9 +1,9 @@
 #include "format/verify.h"
 
-#include <cstring>
+#include <algorithm>
 
+#include "core/utf8.h"
 #include "format/container.h"
-#include "format/utf8.h"
 
 namespace lite {
 namespace {
@@ -108,16 +108,16 @@ class Verifier {
       return error_.set(Status::kBadFile, "weight %u: type %d, kind %d, rank %d, segment %d: no such thing", id,
                         w.dtype(), w.kind(), w.rank(), w.segment());
     }
-    uint64_t elements = 1;
+    uint64_t elements = 1;  // as if no size were 0, so that a part of the sizes cannot overflow either
     for (int i = 0; i < w.rank(); ++i) {
       const int32_t size = model_.pool(w.shape())[i];
-      if (size < 0 || (elements *= static_cast<uint32_t>(size)) > kMaxElements) {
+      if (size < 0 || (elements *= static_cast<uint64_t>(std::max(size, 1))) > kMaxElements) {
         return error_.set(Status::kBadFile, "weight %u: size %d is %d; want less than 2^31 elements", id, i, size);
       }
     }
     const format::Segment& segment = *index_.segments()->Get(w.segment());
     const uint64_t begin = uint64_t{w.offset()} * kWeightUnit;
-    const uint64_t size = elements * size_of(static_cast<DType>(w.dtype()));
+    const uint64_t size = elements_of(w) * size_of(static_cast<DType>(w.dtype()));
     size_t& end = segment_ends_[w.segment()];
     if (begin < end || begin > segment.size() || size > segment.size() - begin) {
       return error_.set(
@@ -138,6 +138,12 @@ class Verifier {
     return are_bools(model_.weight_tensor(id))
                ? Status::kOk
                : error_.set(Status::kBadFile, "weight %u: a bool that is not 0 or 1", id);
+  }
+
+  uint64_t elements_of(const format::Weight& w) const {
+    uint64_t elements = 1;
+    for (int i = 0; i < w.rank(); ++i) elements *= static_cast<uint32_t>(model_.pool(w.shape())[i]);
+    return elements;
   }
 
   Status bad_entry(uint32_t number, const char* what) {

@@ -89,6 +89,7 @@ enum Code : uint16_t {
   layer_norm = 202,
   softmax = 203,
   log_softmax = 204,
+  batch_norm_train_dx = 205,
   softmax_cross_entropy = 220,
   softmax_cross_entropy_dx = 221,
   mean_squared_error = 222,
@@ -413,6 +414,9 @@ struct softmax_attrs {
 struct log_softmax_attrs {
   int32_t axis;
 };
+struct batch_norm_train_dx_attrs {
+  float epsilon;
+};
 struct softmax_cross_entropy_attrs {
 };
 struct softmax_cross_entropy_dx_attrs {
@@ -627,6 +631,7 @@ struct random_uniform_attrs {
   X(layer_norm) \
   X(softmax) \
   X(log_softmax) \
+  X(batch_norm_train_dx) \
   X(softmax_cross_entropy) \
   X(softmax_cross_entropy_dx) \
   X(mean_squared_error) \
@@ -749,6 +754,7 @@ struct random_uniform_attrs {
   X(layer_norm, f32) \
   X(softmax, f32) \
   X(log_softmax, f32) \
+  X(batch_norm_train_dx, f32) \
   X(softmax_cross_entropy, f32) \
   X(softmax_cross_entropy_dx, f32) \
   X(mean_squared_error, f32) \
@@ -856,6 +862,7 @@ struct random_uniform_attrs {
   {"layer_norm", 202, 3, 3, 1, 0, false, "f", {0}}, \
   {"softmax", 203, 1, 1, 1, 0, false, "i", {0}}, \
   {"log_softmax", 204, 1, 1, 1, 0, false, "i", {0}}, \
+  {"batch_norm_train_dx", 205, 5, 5, 3, 0, false, "f", {0}}, \
   {"softmax_cross_entropy", 220, 2, 2, 1, 0, false, "", {0}}, \
   {"softmax_cross_entropy_dx", 221, 3, 3, 1, 0, false, "", {0}}, \
   {"mean_squared_error", 222, 2, 2, 1, 0, false, "", {0}}, \

@@ -9,7 +9,7 @@
 
 // Convolution and linear layers on int8, for any instruction set.
 //
-//   widen the image to int16, its zero point subtracted and its edges padded with zeros
+//   widen the image to int16, its zero point subtracted and its edges padded with zeros (depthwise: only pad it)
 //   pack the weights: blocks of Isa::kChannels results, for each place of the window and each channel of x
 //   for each position of the result, four at a time, and each block: multiply, add, bring back to int8
 //
@@ -59,15 +59,19 @@ inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 // them.
 class LayerScratch {
  public:
-  // `depth` channels a pixel; `blocks` blocks of `block` results, each with `weights` packed numbers.
-  LayerScratch(const Layer& layer, int64_t depth, int64_t blocks, int64_t block, int64_t weights) {
-    image_ = bytes({layer.images, layer.padded_height, layer.padded_width, depth, 2});
+  // `depth` channels of `element` bytes a pixel; `blocks` blocks of `block` results, each with `weights` packed
+  // numbers.
+  LayerScratch(const Layer& layer, int64_t depth, int64_t element, int64_t blocks, int64_t block, int64_t weights) {
+    image_ = bytes({layer.images, layer.padded_height, layer.padded_width, depth, element});
     weights_ = bytes({blocks, weights, 2});
     channels_ = bytes({blocks, 3 * block, 4});
   }
 
   size_t size() const { return image_ + weights_ + channels_; }
-  int16_t* image(void* scratch) const { return static_cast<int16_t*>(scratch); }
+  template <typename T>
+  T* image(void* scratch) const {
+    return static_cast<T*>(scratch);
+  }
   int16_t* weights(void* scratch) const { return reinterpret_cast<int16_t*>(static_cast<char*>(scratch) + image_); }
   int32_t* channels(void* scratch) const {
     return reinterpret_cast<int32_t*>(static_cast<char*>(scratch) + image_ + weights_);
@@ -86,32 +90,31 @@ class LayerScratch {
   size_t image_, weights_, channels_;
 };
 
-// The image as int16, `depth` numbers for each group of a pixel, edges and surplus channels zero.
-template <typename Isa>
-void widen_image(const Layer& layer, const int8_t* x, int zero, int64_t depth, int16_t* image, ThreadPool* pool) {
+// The image with its edges, `depth` numbers for each group of a pixel; edges and surplus channels hold `edge`.
+// convert(from, n, to) brings x to the elements of `image`.
+template <typename T, typename Convert>
+void pad_image(const Layer& layer, const int8_t* x, int64_t depth, T edge, T* image, ThreadPool* pool,
+               const Convert& convert) {
   const int64_t pixel = layer.groups * depth, row_size = layer.padded_width * pixel;
   const int64_t row_bytes = layer.width * layer.groups * layer.channels;
   parallel_for(pool, layer.images * layer.padded_height, 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      int16_t* to = image + i * row_size;
+      T *to = image + i * row_size, *behind = to + row_size;
       const int64_t row = i % layer.padded_height - layer.top;
-      if (row < 0 || row >= layer.height) {
-        std::memset(to, 0, static_cast<size_t>(row_size) * 2);
-        continue;
-      }
-      const int8_t* from = x + (i / layer.padded_height * layer.height + row) * row_bytes;
-      std::memset(to, 0, static_cast<size_t>(layer.left * pixel) * 2);
-      to += layer.left * pixel;
-      if (depth == layer.channels) {
-        Isa::widen(from, row_bytes, zero, to);
-        to += row_bytes;
-      } else {
-        for (int64_t j = 0; j < layer.width * layer.groups; ++j, from += layer.channels) {
-          for (int64_t c = 0; c < layer.channels; ++c) *to++ = static_cast<int16_t>(from[c] - zero);
-          for (int64_t c = layer.channels; c < depth; ++c) *to++ = 0;
+      if (row >= 0 && row < layer.height) {
+        const int8_t* from = x + (i / layer.padded_height * layer.height + row) * row_bytes;
+        to = std::fill_n(to, layer.left * pixel, edge);
+        if (depth == layer.channels) {
+          convert(from, row_bytes, to);
+          to += row_bytes;
+        } else {
+          for (int64_t j = 0; j < layer.width * layer.groups; ++j, from += layer.channels) {
+            convert(from, layer.channels, to);
+            to = std::fill_n(to + layer.channels, depth - layer.channels, edge);
+          }
         }
       }
-      std::memset(to, 0, static_cast<size_t>(image + (i + 1) * row_size - to) * 2);
+      std::fill(to, behind, edge);
     }
   });
 }
@@ -123,9 +126,10 @@ inline void pack_channels(const Channels& from, int64_t first, int64_t n, int64_
   }
 }
 
-// Where four neighbouring positions begin in the widened image and in the result; short of four, the last one repeats.
+// Where four neighbouring positions begin in the padded image and in the result; short of four, the last one repeats.
+template <typename T>
 struct Tile {
-  const int16_t* x[4];
+  const T* x[4];
   int8_t* y[4];
   int count;
 };
@@ -144,10 +148,10 @@ class Positions {
   }
 
   // body(tile) for each four of them; y: the first result of a position, `size` of them each.
-  template <typename Body>
-  void for_tiles(const int16_t* image, int8_t* y, int64_t size, const Body& body) const {
+  template <typename T, typename Body>
+  void for_tiles(const T* image, int8_t* y, int64_t size, const Body& body) const {
     for (int64_t first = 0; first < count_; first += 4) {
-      Tile tile;
+      Tile<T> tile;
       tile.count = static_cast<int>(std::min<int64_t>(count_ - first, 4));
       for (int64_t i = 0; i < 4; ++i) {
         const int64_t at = first + std::min<int64_t>(i, tile.count - 1);
@@ -163,7 +167,7 @@ class Positions {
   int64_t starts_[kMost];
 };
 
-// How far apart in the widened image the places of a window are.
+// How far apart in the padded image the places of a window are.
 struct Steps {
   int64_t row, column;
 
@@ -188,7 +192,7 @@ struct ConvLayer {
         block_weights(of.r * of.s * depth * Isa::kChannels) {}
 
   LayerScratch scratch() const {
-    return LayerScratch(layer, layer.groups * depth, layer.groups * blocks_group, Isa::kChannels, block_weights);
+    return LayerScratch(layer, layer.groups * depth, 2, layer.groups * blocks_group, Isa::kChannels, block_weights);
   }
 
   // Results in block `b` of a group.
@@ -213,9 +217,10 @@ struct ConvLayer {
              Context& context) const {
     if (!channels.valid(static_cast<int>(layer.groups * layer.results))) return Status::kBadIndex;
     const LayerScratch parts = scratch();
-    const int16_t* image = parts.image(context.scratch);
+    const int16_t* image = parts.image<int16_t>(context.scratch);
     const int64_t pixel = layer.groups * depth;
-    widen_image<Isa>(layer, x, x_zero, depth, parts.image(context.scratch), context.pool);
+    pad_image(layer, x, depth, int16_t{0}, parts.image<int16_t>(context.scratch), context.pool,
+              [&](const int8_t* from, int64_t n, int16_t* to) { Isa::widen(from, n, x_zero, to); });
     pack(w, channels, parts, context);
     parallel_for(context.pool, layer.positions(), grain_of(layer), [&](int64_t begin, int64_t end) {
       const Positions positions(layer, pixel, begin, end);
@@ -226,7 +231,7 @@ struct ConvLayer {
         const int16_t* weights = parts.weights(context.scratch) + i * block_weights;
         int8_t* to = y + g * layer.results + b * Isa::kChannels;
         const int width_b = static_cast<int>(width(b));
-        positions.for_tiles(image + g * depth, to, layer.groups * layer.results, [&](const Tile& tile) {
+        positions.for_tiles(image + g * depth, to, layer.groups * layer.results, [&](const Tile<int16_t>& tile) {
           Isa::multiply(layer, steps, depth, tile, weights, finish, width_b);
         });
       }
@@ -235,6 +240,7 @@ struct ConvLayer {
   }
 };
 
+// The image stays int8: edges hold the zero point, and the bias takes what it adds, zero point * sum of w, away again.
 template <typename Isa>
 struct DepthwiseLayer {
   Layer layer;
@@ -246,19 +252,28 @@ struct DepthwiseLayer {
         block_weights(round_up(of.r * of.s, 2) * Isa::kChannels) {}
 
   int64_t blocks() const { return depth / Isa::kChannels; }
-  LayerScratch scratch() const { return LayerScratch(layer, depth, blocks(), Isa::kChannels, block_weights); }
+  LayerScratch scratch() const { return LayerScratch(layer, depth, 1, blocks(), Isa::kChannels, block_weights); }
   int64_t width(int64_t b) const { return std::min<int64_t>(layer.channels - b * Isa::kChannels, Isa::kChannels); }
+
+  // The sum over a channel's window.
+  int64_t weight_sum(const int8_t* w) const {
+    int64_t sum = 0;
+    for (int64_t place = 0; place < layer.r * layer.s; ++place) sum += w[place * layer.channels];
+    return sum;
+  }
 
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
              Context& context) const {
     if (!channels.valid(static_cast<int>(layer.channels))) return Status::kBadIndex;
     const LayerScratch parts = scratch();
-    const int16_t* image = parts.image(context.scratch);
-    widen_image<Isa>(layer, x, x_zero, depth, parts.image(context.scratch), context.pool);
+    const int8_t* image = parts.image<int8_t>(context.scratch);
+    pad_image(layer, x, depth, static_cast<int8_t>(x_zero), parts.image<int8_t>(context.scratch), context.pool,
+              [](const int8_t* from, int64_t n, int8_t* to) { std::memcpy(to, from, static_cast<size_t>(n)); });
     for (int64_t b = 0; b < blocks(); ++b) {
       const int64_t first = b * Isa::kChannels;
-      pack_channels(channels, first, width(b), Isa::kChannels,
-                    parts.channels(context.scratch) + b * 3 * Isa::kChannels);
+      int32_t* packed = parts.channels(context.scratch) + b * 3 * Isa::kChannels;
+      pack_channels(channels, first, width(b), Isa::kChannels, packed);
+      for (int64_t c = 0; c < width(b); ++c) packed[c] = wrap32(packed[c] - x_zero * weight_sum(w + first + c));
       Isa::pack_depthwise(layer, w + first, width(b), parts.weights(context.scratch) + b * block_weights);
     }
     parallel_for(context.pool, layer.positions(), grain_of(layer), [&](int64_t begin, int64_t end) {
@@ -268,9 +283,9 @@ struct DepthwiseLayer {
         const typename Isa::Finish finish(parts.channels(context.scratch) + b * 3 * Isa::kChannels, stored);
         const int16_t* weights = parts.weights(context.scratch) + b * block_weights;
         const int width_b = static_cast<int>(width(b));
-        positions.for_tiles(image + b * Isa::kChannels, y + b * Isa::kChannels, layer.channels, [&](const Tile& tile) {
-          Isa::multiply_depthwise(layer, steps, tile, weights, finish, width_b);
-        });
+        positions.for_tiles(
+            image + b * Isa::kChannels, y + b * Isa::kChannels, layer.channels,
+            [&](const Tile<int8_t>& tile) { Isa::multiply_depthwise(layer, steps, tile, weights, finish, width_b); });
       }
     });
     return Status::kOk;
@@ -293,7 +308,7 @@ struct LinearLayer {
   }
 
   LayerScratch scratch() const {
-    return rows >= kFewRows ? ConvLayer<Isa>(layer()).scratch() : LayerScratch(layer(), depth, 0, 0, 0);
+    return rows >= kFewRows ? ConvLayer<Isa>(layer()).scratch() : LayerScratch(layer(), depth, 2, 0, 0, 0);
   }
 
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,

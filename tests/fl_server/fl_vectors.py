@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from fl_people import (
     AUTHORITY,
     CONTEXT,

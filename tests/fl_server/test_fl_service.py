@@ -34,6 +34,7 @@ from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.settings import Settings, TaskSettings
+from fl_server.simulation import simulate as run_simulation
 from fl_server.store import Store
 
 START = np.zeros(LENGTH, np.float32)
@@ -266,18 +267,30 @@ def test_a_device_with_the_default_floor_refuses_a_small_cohort(tmp_path):
     assert "0 of 3 clients shared" in status["error"]
 
 
-def test_training_that_raises_fails_one_device_and_not_the_others(tmp_path):
-    class Broken:
-        def train(self, weights, model):
-            raise ArithmeticError("the data is gone")
+class Broken:
+    """A trainer whose data is gone."""
 
+    def train(self, weights, model):
+        raise ArithmeticError("the data is gone")
+
+
+def test_training_that_raises_fails_one_device_and_not_the_others(tmp_path):
     with serving(tmp_path) as server, server.operator() as operator:
         operator.create_task("broken", MODEL, START, **task_settings(3))
-        fleet = fleet_of(server, tmp_path, 4)
-        fleet.devices[0]._trainer = Broken()
-        reports = fleet.run()
-    assert reports[0][0].error == "TrainingFailed: ArithmeticError: the data is gone"
-    assert [[r.outcome for r in device] for device in reports[1:]] == [["done"]] * 3
+        arguments = server.url, tmp_path / "broken", Broken(), server.authority
+        with Device(*arguments, server.enrol_token) as device:
+            rounds = device.run()
+            assert next(rounds).error == "TrainingFailed: ArithmeticError: the data is gone"
+            with pytest.raises(errors.TrainingFailed):
+                next(rounds)
+        reports = fleet_of(server, tmp_path, 3).run()
+    assert [[r.outcome for r in device] for device in reports] == [["done"]] * 3
+
+
+def test_a_simulation_whose_device_breaks_ends_and_says_why():
+    trainers = [synthetic_device(0), synthetic_device(1), Broken()]
+    with pytest.raises(errors.TrainingFailed, match="the data is gone"):
+        run_simulation(trainers, MODEL, START, cohort_floor=3)
 
 
 def test_a_server_that_is_not_there_is_named_within_the_patience(tmp_path):
@@ -447,6 +460,16 @@ def test_a_store_that_fails_loses_nothing_that_was_acknowledged(tmp_path):
     assert world.rounds.live("t").counts() == {"advertise": 2}
     world.restart()
     assert world.rounds.live("t").counts() == {"advertise": 2}
+
+
+def test_a_certificate_that_ran_out_is_renewed_under_the_same_name(tmp_path):
+    world = World(tmp_path)
+    (first, _), (again, _) = world.enrol(0), world.enrol(0)
+    assert first.certificate == again.certificate
+    world.now += 366 * 86400
+    renewed, _ = world.enrol(0)
+    assert renewed.id == first.id
+    assert renewed.certificate.subject.not_after > world.now
 
 
 def test_counters_are_taken_once_over_restarts(tmp_path):

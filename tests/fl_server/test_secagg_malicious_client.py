@@ -20,7 +20,7 @@ from fl_people import (
 )
 
 from fl_server import errors
-from fl_server.secagg.certificate import certify
+from fl_server.secagg.certificate import certify, revoke
 from fl_server.secagg.encode import checksum
 from fl_server.secagg.messages import BAD_SHARE, SHARE_OF_S, Reveal, SharesUp
 from fl_server.secagg.pack import pack, unpack
@@ -216,6 +216,14 @@ def test_a_certificate_signed_by_the_client_itself_is_refused():
     own = certify(identity_of(0), subject_of(0, identity_of(0).public))
     with pytest.raises(errors.BadCertificate, match="does not verify"):
         adverts().receive(advert_of(0, 10), own, NOW)
+
+
+def test_a_client_revoked_after_it_joined_is_left_out_of_the_cohort():
+    stage = adverts()
+    for i in range(3):
+        stage.receive(advert_of(i, 10 + 3 * i), member(i).certificate, NOW)
+    shares = stage.close(bytes(32), revoke(AUTHORITY, 2, {1001}))
+    assert shares.session.ids == (10, 16)
 
 
 def test_a_cohort_of_one_is_refused():

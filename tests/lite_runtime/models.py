@@ -38,6 +38,14 @@ def linear_model() -> Model:
     return Model({"infer": infer, "train": train}, {"licence": "CC0"})
 
 
+def odd_model() -> Model:
+    """Two segments whose sizes are no multiples of anything: there is padding behind both."""
+    kept = Constant(np.array([1, 2, 3], np.int8))
+    w = Weight(np.float32([1, 2, 3]), name="w")
+    x = Value((3,), name="x")
+    return Model({"infer": Graph((x,), (x * w, kept), ("y", "kept"))})
+
+
 def small_cnn(seed: int = 0) -> Model:
     """Images [batch, 8, 8, 3], five labels, momentum; batch norm has state."""
     rng = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ import pytest
 
 import lite_runtime as lite
 from ir import model_file
-from tests.lite_runtime.models import linear_model
+from tests.lite_runtime.models import linear_model, small_cnn
 from tests.native import aarch64_build, native_build, run_tool
 
 CONSUMER = Path(__file__).parent / "consumer"
@@ -67,9 +67,11 @@ def test_a_program_says_why_a_file_does_not_open(programs: Path, tmp_path: Path)
         assert ("root hash" if file is path else "No such file") in done.stderr
 
 
-def test_the_parts_behind_the_interface_hold() -> None:
+def test_the_parts_behind_the_interface_hold_and_runs_do_not_allocate(tmp_path: Path) -> None:
+    model = tmp_path / "cnn.ms"
+    model.write_bytes(model_file.write(small_cnn()))
     tests = native_build("lite_unit_tests") / "bin/lite_unit_tests"
-    done = subprocess.run([tests], capture_output=True, text=True)
+    done = subprocess.run([tests, model], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 

@@ -66,7 +66,7 @@ def test_bench_reports_percentiles_memory_and_nodes(
     latency = report["latency_ms"]
     assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"]
     assert report["planned_bytes"] == lite.load(model).planned_bytes()
-    assert [n["op"] for n in report["profile"]["nodes"]][0] == "conv2d"
+    assert report["profile"]["nodes"][0]["op"] == "conv2d"
 
 
 def test_inspect_tells_what_a_file_holds(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

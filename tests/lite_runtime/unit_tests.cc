@@ -1,12 +1,33 @@
-// Tests of parts that cannot be reached from outside. Prints a line for each failure; exits with their number.
+// Tests of parts that cannot be reached from outside: lite_unit_tests [MODEL]. Prints a line for each failure; exits
+// with their number. MODEL has an entry `train`, whose free dimensions may be 1 and 4 and whose integers may be 0.
 
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "core/sha256.h"
-#include "exec/plan.h"
+#include "core/utf8.h"
+#include "exec/session.h"
 #include "format/expression.h"
-#include "format/utf8.h"
+
+// Counts the program's allocations: glibc lets one that is not static bring its own malloc.
+#if defined(__GLIBC__) && defined(__x86_64__)
+#define LITE_COUNTS_ALLOCATIONS
+static int64_t allocations = 0;
+
+extern "C" {
+void* __libc_malloc(size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+void* malloc(size_t size) {
+  ++allocations;
+  return __libc_malloc(size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  ++allocations;
+  return __libc_memalign(alignment, size);
+}
+}
+#endif
 
 namespace {
 
@@ -149,9 +170,42 @@ void test_texts() {
          "cut, overlong and impossible sequences are no text");
 }
 
+#if defined(LITE_COUNTS_ALLOCATIONS)
+// Runs `entry` on zeros with all free dimensions at `size`.
+bool run_once(lite::Session& session, lite::Entry& entry, int32_t size, std::vector<unsigned char>& zeros) {
+  lite::Error error;
+  for (uint32_t i = 0; i < entry.inputs(); ++i) {
+    lite::Tensor input = entry.tensor(session.model().weights() + i);
+    const int32_t* words = entry.shape_words(session.model().weights() + i);
+    for (int k = 0; k < input.rank(); ++k) input.shape.data[k] = lite::is_number(words[k]) ? words[k] : size;
+    input.data = zeros.data();
+    if (entry.set_input(i, input, error) != lite::Status::kOk) return false;
+  }
+  return session.run(entry, error) == lite::Status::kOk;
+}
+
+void test_runs_do_not_allocate(const char* path) {
+  lite::Session session;
+  lite::SessionOptions options;
+  lite::Error error;
+  expect(session.open(path, options, error) == lite::Status::kOk, "the model opens");
+  lite::Entry* train = session.entry(static_cast<uint32_t>(session.model().find_entry("train")), error);
+  std::vector<unsigned char> zeros(1 << 20);
+  const int64_t before = allocations;
+  expect(run_once(session, *train, 4, zeros), "the entry runs");
+  const int64_t first = allocations - before;
+  expect(first > 0, "the first run takes memory");
+  for (int i = 0; i < 3; ++i) expect(run_once(session, *train, i % 2 == 0 ? 1 : 4, zeros), "the entry runs again");
+  expect(allocations - before == first, "further runs take none, at sizes that are not larger");
+}
+#endif
+
 }  // namespace
 
-int main() {
+int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {
+#if defined(LITE_COUNTS_ALLOCATIONS)
+  if (argc > 1) test_runs_do_not_allocate(argv[1]);
+#endif
   test_sha256();
   test_planner();
   test_expressions();

@@ -104,7 +104,8 @@ LITE_API int32_t lite_find_input(lite_session* session, int32_t entry, const cha
 LITE_API int32_t lite_find_output(lite_session* session, int32_t entry, const char* name);
 
 /* Name, type and shape of an input or an output, at the present sizes of the free dimensions. `data` is null for an
-   input; for an output it holds the result of the last run until the session runs or resizes again. */
+   input. For an output it is the result, if this entry was the last one to run: its bytes stay until the session runs
+   or resizes again (those of an output that is an input of the entry are the caller's own). */
 LITE_API lite_status lite_input(lite_session* session, int32_t entry, int32_t input, lite_tensor* tensor);
 LITE_API lite_status lite_output(lite_session* session, int32_t entry, int32_t output, lite_tensor* tensor);
 

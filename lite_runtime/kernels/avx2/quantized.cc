@@ -45,7 +45,8 @@ struct Avx2 {
     Bound bound_;
   };
 
-  static void finish_tile(const Tile& tile, const Sums* sums, const Finish& finish, int width) {
+  template <typename T>
+  static void finish_tile(const Tile<T>& tile, const Sums* sums, const Finish& finish, int width) {
     for (int i = 0; i < tile.count; ++i) finish(sums[i], tile.y[i], width);
   }
 
@@ -94,8 +95,8 @@ struct Avx2 {
     }
   }
 
-  static void multiply(const Layer& layer, const Steps& steps, int64_t depth, const Tile& tile, const int16_t* w,
-                       const Finish& finish, int width) {
+  static void multiply(const Layer& layer, const Steps& steps, int64_t depth, const Tile<int16_t>& tile,
+                       const int16_t* w, const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     for (int64_t i = 0; i < layer.r; ++i) {
       for (int64_t j = 0; j < layer.s; ++j) {
@@ -128,13 +129,13 @@ struct Avx2 {
     }
   }
 
-  static void add_pair(Sums& sums, const int16_t* x0, const int16_t* x1, __m256i wa, __m256i wb) {
-    const __m256i a = load(x0), b = load(x1);
+  static void add_pair(Sums& sums, const int8_t* x0, const int8_t* x1, __m256i wa, __m256i wb) {
+    const __m256i a = load_wide(x0), b = load_wide(x1);
     sums.a = _mm256_add_epi32(sums.a, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), wa));
     sums.b = _mm256_add_epi32(sums.b, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), wb));
   }
 
-  static void multiply_depthwise(const Layer& layer, const Steps& steps, const Tile& tile, const int16_t* w,
+  static void multiply_depthwise(const Layer& layer, const Steps& steps, const Tile<int8_t>& tile, const int16_t* w,
                                  const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     const int64_t places = layer.r * layer.s, to_next_row = steps.row - (layer.s - 1) * steps.column;

@@ -61,24 +61,77 @@ size_t gemm_conv2d_dx_scratch(const Call<conv2d_dx_attrs>& call) {
   return Gemm<Tile>::scratch_bytes(w.dim(3), int64_t{w.dim(0)} / call.attrs.groups * w.dim(1) * w.dim(2));
 }
 
-// y [k,rsc] = g^T [k,npq] patches [npq,rsc]
+// The windows of conv2d_dw are many and its result is small: they are split into parts, so that threads find work, and
+// the parts' results are added up. A thread that takes a part has its own piece of scratch: its result, then packed
+// patches.
+template <class Tile>
+struct WeightGradient {
+  static constexpr int64_t kMostParts = 4;
+  static constexpr int64_t kSmall = 1 << 17;       // elements; a larger result gives threads enough to do
+  static constexpr int64_t kFewestWindows = 1024;  // of a part
+
+  const Tensor &x, &g, &y;
+  const Windows at;
+  const int groups, c;    // c: channels of a group
+  const int64_t m, n;     // k of a group, r s c
+  const int64_t windows;  // n p q
+  const int64_t parts;
+
+  explicit WeightGradient(const Call<conv2d_dw_attrs>& call)
+      : x(call.in[0]),
+        g(call.in[1]),
+        y(call.y()),
+        at(windows_of(x, y.dim(1), y.dim(2), g, call.attrs)),
+        groups(call.attrs.groups),
+        c(y.dim(3)),
+        m(y.dim(0) / groups),
+        n(int64_t{at.h.size} * at.w.size * c),
+        windows(int64_t{at.n} * at.h.count * at.w.count),
+        parts(y.elements() > kSmall ? 1 : std::clamp<int64_t>(windows / kFewestWindows, 1, kMostParts)) {}
+
+  size_t result_bytes() const { return parts > 1 ? (y.size_bytes() + 63) / 64 * 64 : 0; }
+  size_t piece_bytes() const { return result_bytes() + Gemm<Tile>::scratch_bytes(n, (windows + parts - 1) / parts); }
+
+  // y [k,rsc] = g^T [k,windows] patches [windows,rsc] for part `index` of the windows.
+  void part(int64_t index, const Context& context, float* to) const {
+    const int64_t begin = windows * index / parts, end = windows * (index + 1) / parts;
+    for (int i = 0; i < groups; ++i) {
+      const ColumnsA a = {g.f32() + begin * g.dim(3) + i * m, g.dim(3)};
+      const PatchesB b = {{x.f32(), at, x.dim(3), i * c, c}, begin};
+      Gemm<Tile>::run(context, m, n, end - begin, a, b, RowsC{to + i * m * n, n});
+    }
+  }
+};
+
 template <class Tile>
 Status gemm_conv2d_dw(const Call<conv2d_dw_attrs>& call) {
-  const Tensor &x = call.in[0], &g = call.in[1], &y = call.y();
-  const Windows at = windows_of(x, y.dim(1), y.dim(2), g, call.attrs);
-  const int groups = call.attrs.groups, c = y.dim(3), m = y.dim(0) / groups;
-  const int64_t k = int64_t{at.n} * at.h.count * at.w.count, n = int64_t{at.h.size} * at.w.size * c;
-  for (int i = 0; i < groups; ++i) {
-    const PatchesB b = {{x.f32(), at, x.dim(3), i * c, c}};
-    Gemm<Tile>::run(call.context, m, n, k, ColumnsA{g.f32() + i * m, g.dim(3)}, b, RowsC{y.f32() + i * m * n, n});
+  const WeightGradient<Tile> gradient(call);
+  const int64_t parts = gradient.parts, elements = call.y().elements();
+  float* y = call.y().f32();
+  if (parts == 1) {
+    gradient.part(0, call.context, y);
+    return Status::kOk;
   }
+  const auto piece = [&](int64_t i) { return static_cast<char*>(call.context.scratch) + i * gradient.piece_bytes(); };
+  const int64_t cost = 2 * elements * gradient.windows / parts;
+  parallel_for(call.context.pool, parts, share(parts, cost), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Context alone = {piece(i) + gradient.result_bytes(), nullptr};
+      gradient.part(i, alone, reinterpret_cast<float*>(piece(i)));
+    }
+  });
+  using Isa = typename Tile::Isa;
+  over<Isa>(elements, [&](int64_t i, int lanes) {
+    auto sum = Isa::load(reinterpret_cast<float*>(piece(0)) + i, lanes);
+    for (int64_t p = 1; p < parts; ++p) sum = sum + Isa::load(reinterpret_cast<float*>(piece(p)) + i, lanes);
+    Isa::store(y + i, sum, lanes);
+  });
   return Status::kOk;
 }
 template <class Tile>
 size_t gemm_conv2d_dw_scratch(const Call<conv2d_dw_attrs>& call) {
-  const Tensor &g = call.in[1], &y = call.y();
-  const int64_t pixels = int64_t{g.dim(0)} * g.dim(1) * g.dim(2);
-  return Gemm<Tile>::scratch_bytes(int64_t{y.dim(1)} * y.dim(2) * y.dim(3), pixels);
+  const WeightGradient<Tile> gradient(call);
+  return gradient.parts * gradient.piece_bytes();
 }
 
 }  // namespace lite

@@ -31,6 +31,7 @@ struct Steps {
 
   int position(int64_t i) const { return start + static_cast<int>(i) * step; }
   bool inside(int position) const { return 0 <= position && position < length; }
+  bool all_inside() const { return start >= 0 && position(count - 1) < length; }
 };
 
 // Elements [k, k + depth) of the matrix row [h places, w places, group] of an image whose pixels hold `channels`
@@ -41,6 +42,13 @@ inline void gather(const float* image, const Steps& h, const Steps& w, int chann
                    int64_t depth, float* to) {
   const bool runs = w.step == 1 && group == channels;
   const int64_t run = runs ? int64_t{w.count} * group : group, end = k + depth;
+  if (runs && k == 0 && depth == h.count * run && h.all_inside() &&
+      w.all_inside()) {  // most windows, when they are small
+    const float* from = image + (int64_t{h.start} * w.length + w.start) * channels;
+    for (int i = 0; i < h.count; ++i)
+      copy_ahead<Isa>(from + int64_t{i} * h.step * w.length * channels, run, to + i * run);
+    return;
+  }
   for (int64_t i = k / run; i * run < end; ++i) {
     const int row = h.position(runs ? i : i / w.count), column = w.position(runs ? 0 : i % w.count);
     // Of the run, [begin, stop) is wanted and [left, right) lies inside the image.
@@ -111,6 +119,7 @@ struct PatchesA {
 // B of conv2d_dw: row (n,p,q) is the patch [r,s,c] that window p, q sees.
 struct PatchesB {
   Images images;
+  int64_t first;  // the row that is row 0
 
   const float* in_place(int64_t, int64_t) const { return nullptr; }
   int64_t step() const { return 0; }
@@ -130,7 +139,7 @@ struct PatchesB {
       pieces[n_pieces++] = {static_cast<int>(place / at.w.size), static_cast<int>(place % at.w.size), channel, length};
       done += length;
     }
-    GridPosition g(at, k);
+    GridPosition g(at, first + k);
     float whole[Tile::kColumns + Isa::kLanes] = {};
     for (int64_t row = 0; row < depth; ++row, g.next(at), to += Tile::kColumns) {
       float* next = whole;

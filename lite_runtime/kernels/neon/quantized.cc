@@ -54,7 +54,8 @@ struct Neon {
     Bound bound_;
   };
 
-  static void finish_tile(const Tile& tile, const Sums* sums, const Finish& finish, int width) {
+  template <typename T>
+  static void finish_tile(const Tile<T>& tile, const Sums* sums, const Finish& finish, int width) {
     for (int i = 0; i < tile.count; ++i) finish(sums[i], tile.y[i], width);
   }
 
@@ -72,8 +73,8 @@ struct Neon {
     }
   }
 
-  static void multiply(const Layer& layer, const Steps& steps, int64_t depth, const Tile& tile, const int16_t* w,
-                       const Finish& finish, int width) {
+  static void multiply(const Layer& layer, const Steps& steps, int64_t depth, const Tile<int16_t>& tile,
+                       const int16_t* w, const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     for (int64_t i = 0; i < layer.r; ++i) {
       for (int64_t j = 0; j < layer.s; ++j) {
@@ -99,17 +100,17 @@ struct Neon {
     }
   }
 
-  static void multiply_depthwise(const Layer& layer, const Steps& steps, const Tile& tile, const int16_t* w,
+  static void multiply_depthwise(const Layer& layer, const Steps& steps, const Tile<int8_t>& tile, const int16_t* w,
                                  const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     for (int64_t i = 0; i < layer.r; ++i) {
       for (int64_t j = 0; j < layer.s; ++j, w += kChannels) {
         const int64_t at = i * steps.row + j * steps.column;
         const int16x8_t v = vld1q_s16(w);
-        s0.add_each(vld1q_s16(tile.x[0] + at), v);
-        s1.add_each(vld1q_s16(tile.x[1] + at), v);
-        s2.add_each(vld1q_s16(tile.x[2] + at), v);
-        s3.add_each(vld1q_s16(tile.x[3] + at), v);
+        s0.add_each(vmovl_s8(vld1_s8(tile.x[0] + at)), v);
+        s1.add_each(vmovl_s8(vld1_s8(tile.x[1] + at)), v);
+        s2.add_each(vmovl_s8(vld1_s8(tile.x[2] + at)), v);
+        s3.add_each(vmovl_s8(vld1_s8(tile.x[3] + at)), v);
       }
     }
     const Sums sums[4] = {s0, s1, s2, s3};

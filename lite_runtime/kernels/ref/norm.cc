@@ -88,6 +88,36 @@ KERNEL(batch_norm_train, f32, ref) {
   return Status::kOk;
 }
 
+CHECK(batch_norm_train_dx) {
+  if (!has_inputs(call, 5, 5, DType::f32, 3)) return false;
+  const Tensor& x = call.in[1];
+  if (x.rank() < 1 || call.in[0].shape != x.shape || call.y().shape != x.shape) return false;
+  for (const Tensor& t : {call.in[2], call.in[3], call.in[4], call.out[1], call.out[2]}) {
+    if (!is_vector(t, x.dim(-1))) return false;
+  }
+  return true;
+}
+KERNEL(batch_norm_train_dx, f32, ref) {
+  const float *g = call.in[0].f32(), *x = call.in[1].f32(), *scale = call.in[2].f32();
+  const float *mean = call.in[3].f32(), *variance = call.in[4].f32();
+  const int64_t rows = rows_of(call.y()), channels = call.y().dim(-1);
+  for (int64_t c = 0; c < channels; ++c) {
+    const float r = 1.0f / std::sqrt(variance[c] + call.attrs.epsilon);
+    double along = 0, sum = 0;
+    for (int64_t i = c; i < rows * channels; i += channels) {
+      along += g[i] * (x[i] - mean[c]) * r;
+      sum += g[i];
+    }
+    call.out[1].f32()[c] = static_cast<float>(along);
+    call.out[2].f32()[c] = static_cast<float>(sum);
+    const float mean_along = static_cast<float>(along / rows), mean_g = static_cast<float>(sum / rows);
+    for (int64_t i = c; i < rows * channels; i += channels) {
+      call.y().f32()[i] = scale[c] * r * (g[i] - mean_g - (x[i] - mean[c]) * r * mean_along);
+    }
+  }
+  return Status::kOk;
+}
+
 CHECK(layer_norm) { return check_features(call, 3); }
 KERNEL(layer_norm, f32, ref) {
   const float *scale = call.in[1].f32(), *bias = call.in[2].f32();

@@ -50,10 +50,9 @@ Status vector_batch_norm(const Call<batch_norm_attrs>& call) {
   return Status::kOk;
 }
 
-// y[i] = the mean over rows of f(x[row][i], i), for `lanes` columns. Sums of 64 rows are summed, against rounding
-// errors.
+// The sum of f(row) over all rows. Sums of 64 rows are summed, against rounding errors.
 template <class Isa, typename F>
-inline void column_mean(const float* x, int64_t rows, int64_t step, int lanes, float* y, F f) {
+inline typename Isa::V sum_rows(int64_t rows, F f) {
   using V = typename Isa::V;
   V total = Isa::all(0.0f);
   for (int64_t begin = 0; begin < rows; begin += 64) {
@@ -61,13 +60,13 @@ inline void column_mean(const float* x, int64_t rows, int64_t step, int lanes, f
     V a = Isa::all(0.0f), b = Isa::all(0.0f);
     int64_t row = begin;
     for (; row + 2 <= end; row += 2) {
-      a = a + f(Isa::load(x + row * step, lanes));
-      b = b + f(Isa::load(x + (row + 1) * step, lanes));
+      a = a + f(row);
+      b = b + f(row + 1);
     }
-    if (row < end) a = a + f(Isa::load(x + row * step, lanes));
+    if (row < end) a = a + f(row);
     total = total + (a + b);
   }
-  Isa::store(y, total / Isa::all(static_cast<float>(rows)), lanes);
+  return total;
 }
 
 // Scratch: one number a feature.
@@ -81,13 +80,52 @@ Status vector_batch_norm_train(const Call<batch_norm_train_attrs>& call) {
   for_rows(call.context.pool, vectors, rows, 4 * Isa::kLanes, [&](int64_t vector) {
     const int64_t i = vector * Isa::kLanes;
     const int lanes = static_cast<int>(std::min<int64_t>(Isa::kLanes, n - i));
-    column_mean<Isa>(x + i, rows, n, lanes, mean + i, [](V v) { return v; });
-    const V centre = Isa::load(mean + i, lanes);
-    column_mean<Isa>(x + i, rows, n, lanes, variance + i, [&](V v) { return (v - centre) * (v - centre); });
+    const V count = Isa::all(static_cast<float>(rows));
+    const V centre = sum_rows<Isa>(rows, [&](int64_t row) { return Isa::load(x + row * n + i, lanes); }) / count;
+    const V squares = sum_rows<Isa>(rows, [&](int64_t row) {
+      const V centred = Isa::load(x + row * n + i, lanes) - centre;
+      return centred * centred;
+    });
+    Isa::store(mean + i, centre, lanes);
+    Isa::store(variance + i, squares / count, lanes);
   });
   slope_of<Isa>(call.in[1].f32(), variance, call.attrs.epsilon, n, slope);
   for_rows(call.context.pool, rows, n, 2, [&](int64_t row) {
     normalise<Isa>(x + row * n, mean, slope, call.in[2].f32(), n, call.y().f32() + row * n);
+  });
+  return Status::kOk;
+}
+
+// Scratch: 3 numbers a feature; dx = slope g - level - (x - mean) tilt.
+template <class Isa>
+Status vector_batch_norm_train_dx(const Call<batch_norm_train_dx_attrs>& call) {
+  using V = typename Isa::V;
+  const int64_t n = call.y().dim(-1), rows = n > 0 ? call.y().elements() / n : 0;
+  const float *g = call.in[0].f32(), *x = call.in[1].f32(), *mean = call.in[3].f32();
+  float *slope = static_cast<float*>(call.context.scratch), *level = slope + n, *tilt = level + n;
+  const int64_t vectors = (n + Isa::kLanes - 1) / Isa::kLanes;
+  for_rows(call.context.pool, vectors, rows, 6 * Isa::kLanes, [&](int64_t vector) {
+    const int64_t i = vector * Isa::kLanes;
+    const int lanes = static_cast<int>(std::min<int64_t>(Isa::kLanes, n - i));
+    const V centre = Isa::load(mean + i, lanes), count = Isa::all(static_cast<float>(rows)), one = Isa::all(1.0f);
+    const V r = one / Isa::sqrt(Isa::load(call.in[4].f32() + i, lanes) + Isa::all(call.attrs.epsilon));
+    const V sum = sum_rows<Isa>(rows, [&](int64_t row) { return Isa::load(g + row * n + i, lanes); });
+    const V along = r * sum_rows<Isa>(rows, [&](int64_t row) {
+                      return Isa::load(g + row * n + i, lanes) * (Isa::load(x + row * n + i, lanes) - centre);
+                    });
+    const V a = Isa::load(call.in[2].f32() + i, lanes) * r;
+    Isa::store(call.out[1].f32() + i, along, lanes);
+    Isa::store(call.out[2].f32() + i, sum, lanes);
+    Isa::store(slope + i, a, lanes);
+    Isa::store(level + i, a * sum / count, lanes);
+    Isa::store(tilt + i, a * r * along / count, lanes);
+  });
+  for_rows(call.context.pool, rows, n, 5, [&](int64_t row) {
+    over<Isa>(n, [&](int64_t i, int lanes) {
+      const V centred = Isa::load(x + row * n + i, lanes) - Isa::load(mean + i, lanes);
+      const V straight = Isa::load(g + row * n + i, lanes) * Isa::load(slope + i, lanes) - Isa::load(level + i, lanes);
+      Isa::store(call.y().f32() + row * n + i, straight - centred * Isa::load(tilt + i, lanes), lanes);
+    });
   });
   return Status::kOk;
 }

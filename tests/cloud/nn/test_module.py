@@ -188,7 +188,7 @@ def test_a_weight_that_two_layers_share_is_still_shared_in_the_new_type() -> Non
 def test_the_summary_has_a_line_a_layer_and_the_sums() -> None:
     net = small()
     net.freeze("features.*")
-    lines = nn.summary(net, (symbol("n"), 4, 4, 1)).splitlines()
+    lines = nn.summary(net, ("n", 4, 4, 1)).splitlines()
     assert lines[1].split() == ["features.0", "Conv2d", "[n,2,2,2]", "20"]
     assert lines[2].split() == ["features.1", "BatchNorm", "[n,2,2,2]", "4"]
     assert lines[-1] == "51 parameters, 27 trainable, 0.2 KiB with state"

@@ -108,6 +108,18 @@ def test_states_are_named_by_the_weight_and_survive_a_second_graph() -> None:
     assert set(first.weights) == set(update_graph(optimizer, [w]).weights)
 
 
+def test_an_optimiser_starts_anew_with_another_module_and_continues_with_its_own() -> None:
+    optimizer = Adam()
+    weights = [Weight(np.zeros(2, np.float32), name=n) for n in ("w", "b", "w")]
+    update_graph(optimizer, weights[:1])
+    first = dict(optimizer.states)
+    update_graph(optimizer, weights[:2])  # one more weight was unfrozen
+    assert first.items() <= optimizer.states.items()
+    update_graph(optimizer, weights[2:])
+    assert not set(first.values()) & set(optimizer.states.values())
+    assert len(optimizer.states) == 3
+
+
 def test_a_weight_of_another_shape_or_type_gets_a_new_state() -> None:
     optimizer = Momentum(0.1)
     for data in (np.zeros(2, np.float32), np.zeros(3, np.float32), np.zeros(3)):

@@ -1,0 +1,13 @@
+"""What each ONNX operator becomes. One-to-one operators come from the table's `onnx` names; the
+rest is a rule of one of these files: (reader, attributes, *inputs) -> result(s).
+
+ONNX images are [n,c,h,w]; ours are [n,h,w,c], so rules put transposes around what depends on it,
+and the layout pass cancels them.
+"""
+
+from converter.onnx_rules import elementwise, layers, pooling, reductions, shapes
+from converter.onnx_rules.common import RULES, Item, Reader, as_value
+
+FAMILIES = (elementwise, layers, pooling, reductions, shapes)  # each declares its rules in RULES
+__all__ = ["RULES", "Item", "Reader", "as_value"]
+RULES |= elementwise.DIRECT | RULES

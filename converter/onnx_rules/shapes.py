@@ -1,0 +1,232 @@
+"""Shapes: reading them, changing them, moving elements about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from converter.errors import ConvertError
+from converter.onnx_rules.common import (
+    Item,
+    Reader,
+    as_value,
+    axes_of,
+    axis_of,
+    check_count,
+    compute,
+    integers,
+    known,
+    number,
+    product,
+    rule,
+    shape_of,
+    static,
+)
+from ir.graph import Value
+from ir.op import OPS
+from ir.ops.rules import broadcast
+from ir.symbol import Dim, Expr
+
+
+def _shape_array(dims: Any) -> np.ndarray:
+    """A shape as data: int64 where all sizes are known, else an array of symbolic sizes."""
+    out = np.array(list(dims), dtype=object)
+    return out.astype(np.int64) if all(isinstance(d, int) for d in out) else out
+
+
+@rule("Shape")
+def shape(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
+    return _shape_array(shape_of(x)[attrs.get("start", 0) : attrs.get("end")])
+
+
+@rule("Size")
+def size(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
+    return _shape_array([product(shape_of(x))])[0:1].reshape(())
+
+
+@rule("Constant")
+def constant(_: Reader, attrs: dict[str, Any]) -> Item:
+    import onnx
+
+    if "value" in attrs:
+        array = onnx.numpy_helper.to_array(attrs["value"])
+        return array.astype(np.float32) if array.dtype in (np.float64, np.float16) else array
+    for key in attrs.keys() & {"value_float", "value_floats", "value_int", "value_ints"}:
+        return np.array(attrs[key], np.float32 if "float" in key else np.int64)
+    raise ConvertError(f"constant of kind {sorted(attrs)}")
+
+
+@rule("ConstantOfShape")
+def constant_of_shape(_: Reader, attrs: dict[str, Any], dims: Item) -> Item:
+    import onnx
+
+    value = np.zeros(1, np.float32)
+    if "value" in attrs:
+        value = onnx.numpy_helper.to_array(attrs["value"])
+    wanted = tuple(integers(dims, "shape"))
+    if any(isinstance(d, Expr) for d in wanted):
+        return OPS["broadcast_to"](as_value(value.reshape(())), shape=wanted)
+    check_count(product(wanted))
+    return np.full(wanted, value.ravel()[0])
+
+
+@rule("Reshape")
+def reshape(_: Reader, attrs: dict[str, Any], x: Item, dims: Item = None) -> Item:
+    given = list(attrs["shape"]) if dims is None else integers(dims, "shape")
+    old = shape_of(x)
+    if not attrs.get("allowzero"):
+        given = [old[i] if not isinstance(d, Expr) and d == 0 else d for i, d in enumerate(given)]
+    if -1 in given:
+        rest = product(d for d in given if isinstance(d, Expr) or d != -1)
+        given[given.index(-1)] = product(old) // rest
+    return _reshaped(x, given)
+
+
+@rule("Flatten")
+def flatten(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
+    v = as_value(x)
+    axis = attrs.get("axis", 1)
+    axis = axis + v.rank if axis < 0 else axis
+    return OPS["reshape"](v, shape=(product(v.shape[:axis]), product(v.shape[axis:])))
+
+
+@rule("Transpose")
+def transpose(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
+    rank = len(shape_of(x))
+    return compute(OPS["transpose"], x, perm=tuple(attrs.get("perm", reversed(range(rank)))))
+
+
+@rule("Squeeze")
+def squeeze(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> Item:
+    old = shape_of(x)
+    chosen = axes_of(attrs, axes, len(old)) or tuple(i for i, d in enumerate(old) if d == 1)
+    return _reshaped(x, [d for i, d in enumerate(old) if i not in chosen])
+
+
+@rule("Unsqueeze")
+def unsqueeze(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> Item:
+    dims = list(shape_of(x))
+    raw = attrs["axes"] if axes is None else integers(axes, "axes")
+    for axis in sorted(axis_of(int(a), len(dims) + len(raw)) for a in raw):
+        dims.insert(axis, 1)
+    return _reshaped(x, dims)
+
+
+def _reshaped(x: Item, dims: list[Dim]) -> Item:
+    if isinstance(x, Value):
+        return OPS["reshape"](x, shape=tuple(dims))
+    return known(x, "x").reshape(dims)
+
+
+@rule("Concat")
+def concat(_: Reader, attrs: dict[str, Any], *items: Item) -> Item:
+    axis = axis_of(attrs["axis"], len(shape_of(items[0])))
+    if not any(isinstance(i, Value) for i in items):
+        arrays = [known(i, "part") for i in items]
+        symbolic = any(a.dtype == object for a in arrays)
+        return np.concatenate([a.astype(object) if symbolic else a for a in arrays], axis)
+    return compute(OPS["concat"], *items, axis=axis)
+
+
+@rule("Slice")
+def slice_(_: Reader, attrs: dict[str, Any], x: Item, *parts: Item) -> Item:
+    names = ("starts", "ends", "axes", "steps")
+    given = {n: integers(p, n) for n, p in zip(names, parts, strict=False) if p is not None}
+    given = {n: given.get(n, attrs.get(n)) for n in names}
+    dims = shape_of(x)
+    count = len(given["starts"])
+    axes = [axis_of(a, len(dims)) for a in given["axes"] or range(count)]
+    steps = given["steps"] or [1] * count
+    begin, end, step = [0] * len(dims), list(dims), [1] * len(dims)
+    for i, axis in enumerate(axes):
+        begin[axis], end[axis] = _bounds(given["starts"][i], given["ends"][i], steps[i], dims[axis])
+        step[axis] = steps[i]
+    if isinstance(x, np.ndarray):
+        bounds = zip(begin, end, step, strict=True)
+        return x[tuple(slice(b, None if s < 0 and e < 0 else e, s) for b, e, s in bounds)]
+    return compute(OPS["slice"], x, begin=tuple(begin), end=tuple(end), step=tuple(step))
+
+
+def _bounds(start: Any, end: Any, step: int, size: Dim) -> tuple[Dim, Dim]:
+    """Begin and end, counted from the front and inside the axis, unless its size is free."""
+    if not isinstance(size, int):
+        begin = start if isinstance(start, Expr) or start >= 0 else size + start
+        far = not isinstance(end, Expr) and end >= 2**31 - 1
+        return begin, size if far else end if isinstance(end, Expr) or end >= 0 else size + end
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    start, end = (v + size if v < 0 else v for v in (start, end))
+    return min(max(start, max(low, 0)), high), min(max(end, low), size)
+
+
+@rule("Split")
+def split(reader: Reader, attrs: dict[str, Any], x: Item, sizes: Item = None) -> list[Item]:
+    dims = shape_of(x)
+    axis = axis_of(attrs.get("axis", 0), len(dims))
+    parts = attrs.get("split") if sizes is None else integers(sizes, "split")
+    if parts is None:
+        (total,) = static((dims[axis],), "split")
+        count = attrs.get("num_outputs", 2)
+        most = -(-total // count)
+        parts = [min(most, total - i * most) for i in range(count)]
+    out, at = [], 0
+    for n in parts:
+        bounds = (np.array([v]) for v in (at, at + n, axis))
+        out.append(slice_(reader, {}, x, *bounds))
+        at += n
+    return out
+
+
+@rule("Gather")
+def gather(_: Reader, attrs: dict[str, Any], x: Item, indices: Item) -> Item:
+    axis = axis_of(attrs.get("axis", 0), len(shape_of(x)))
+    if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
+        return np.asarray(np.take(x, indices, axis=axis))
+    if isinstance(indices, np.ndarray):
+        (n,) = static((shape_of(x)[axis],), "gather") if (indices < 0).any() else (0,)
+        indices = np.where(indices < 0, indices + n, indices).astype(np.int32)
+    return compute(OPS["gather"], x, indices, axis=axis)
+
+
+@rule("Expand")
+def expand(_: Reader, attrs: dict[str, Any], x: Item, dims: Item) -> Item:
+    wanted = broadcast(shape_of(x), tuple(integers(dims, "shape")))
+    return compute(OPS["broadcast_to"], x, shape=wanted)
+
+
+@rule("Pad")
+def pad(
+    _: Reader,
+    attrs: dict[str, Any],
+    x: Item,
+    pads: Item = None,
+    value: Item = None,
+    axes: Item = None,
+) -> Item:
+    rank = len(shape_of(x))
+    amounts = integers(pads, "pads") if pads is not None else list(attrs.get("pads", ()))
+    chosen = list(range(rank))
+    if axes is not None:
+        chosen = [axis_of(a, rank) for a in integers(axes, "axes")]
+    before, after = [0] * rank, [0] * rank
+    for i, axis in enumerate(chosen):
+        before[axis], after[axis] = amounts[i], amounts[i + len(chosen)]
+    fill = float(attrs.get("value", 0.0)) if value is None else number(value, "value")
+    mode = attrs.get("mode", "constant")
+    return compute(OPS["pad"], x, before=tuple(before), after=tuple(after), mode=mode, value=fill)
+
+
+@rule("Range")
+def range_(_: Reader, attrs: dict[str, Any], start: Item, limit: Item, delta: Item) -> Item:
+    a, b, step = (known(v, "bound").item() for v in (start, limit, delta))
+    check_count((b - a) // step)
+    return np.arange(a, b, step, dtype=known(start, "start").dtype)
+
+
+@rule("OneHot")
+def one_hot(_: Reader, attrs: dict[str, Any], x: Item, depth: Item, values: Item) -> Item:
+    if axis_of(attrs.get("axis", -1), len(shape_of(x)) + 1) != len(shape_of(x)):
+        raise ConvertError(f"axis {attrs['axis']}; want the last one")
+    off, on = known(values, "values").ravel().tolist()
+    count = int(number(depth, "depth"))
+    return compute(OPS["one_hot"], x, depth=count, on=float(on), off=float(off))

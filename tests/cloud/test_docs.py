@@ -1,0 +1,22 @@
+"""docs/training.md: its blocks run in their order, and its printed text is what is printed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.helpers import ROOT
+
+
+def test_the_blocks_of_the_training_page_run(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("lite_runtime")
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(python)?\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    scope: dict[str, Any] = {}
+    for kind, text in blocks:
+        if kind:
+            exec(compile(text, "docs/training.md", "exec"), scope)
+    printed = [text for kind, text in blocks if not kind]
+    assert printed == [capsys.readouterr().out.removesuffix("\n")]

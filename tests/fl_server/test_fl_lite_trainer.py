@@ -1,0 +1,90 @@
+"""Devices that train a real model file with the lite runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fl_fleet import task_settings
+
+import lite_runtime as lite
+from cloud import nn
+from cloud.nn.loss import softmax_cross_entropy
+from cloud.train.graphs import training_model
+from cloud.train.optim import SGD
+from fl_server.device import LiteTrainer, initial_weights
+from fl_server.device.trainer import assign, flatten, save_model
+from fl_server.errors import EncodingError, SettingsError
+from fl_server.simulation import simulate
+from ir import model_file
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    rng = np.random.default_rng(0)
+    module = nn.Sequential(nn.Linear(4, 8, rng=rng), nn.ReLU(), nn.Linear(8, 3, rng=rng))
+    made = training_model(module, softmax_cross_entropy, SGD(0.3), {"x": ("batch", 4)})
+    return model_file.write(made)
+
+
+def examples(device: int, count: int = 60) -> dict[str, np.ndarray]:
+    """Three clusters; each device sees its own draw of them."""
+    rng = np.random.default_rng(device)
+    label = rng.integers(0, 3, count).astype(np.int32)
+    centres = np.array([[2, 0, 0, 1], [0, 2, 1, 0], [-1, -1, 2, 0]], np.float32)
+    x = centres[label] + 0.5 * rng.normal(size=(count, 4))
+    return {"x": x.astype(np.float32), "label": label}
+
+
+def test_the_vector_is_the_trainable_weights_in_order_of_their_names(model):
+    session = lite.load(model)
+    weights = initial_weights(model)
+    names = sorted(session.weights(trainable=True))
+    sizes = [session.weights()[name].size for name in names]
+    assert weights.shape == (sum(sizes),) == (4 * 8 + 8 + 8 * 3 + 3,)
+    moved = weights + np.arange(len(weights), dtype=np.float32)
+    assign(session, moved)
+    np.testing.assert_array_equal(flatten(session), moved)
+    first = session.weights(trainable=True)[names[0]]
+    np.testing.assert_array_equal(first.ravel(), moved[: sizes[0]])
+    with pytest.raises(EncodingError, match="for 67 trainable values"):
+        assign(session, moved[1:])
+
+
+def test_training_repeats_bit_for_bit_and_improves(model):
+    weights, data = initial_weights(model), examples(0)
+    updates = [LiteTrainer(data, epochs=5, seed=3).train(weights, model) for _ in range(2)]
+    np.testing.assert_array_equal(updates[0].delta, updates[1].delta)
+    assert updates[0].examples == 60
+    trainer = LiteTrainer(data)
+    after = trainer.train(weights + updates[0].delta, model)
+    assert after.loss < updates[0].loss / 2
+    assert after.correct > updates[0].correct
+    assert trainer.evaluate(weights + updates[0].delta, model) == after.correct / 60
+
+
+def test_a_device_without_examples_or_with_uneven_arrays_is_refused():
+    with pytest.raises(SettingsError, match="examples"):
+        LiteTrainer({"x": np.zeros((3, 4)), "label": np.zeros(2)})
+    with pytest.raises(SettingsError, match="examples"):
+        LiteTrainer({"x": np.zeros((0, 4))})
+
+
+def test_a_saved_model_holds_the_global_weights(model, tmp_path):
+    weights = initial_weights(model) + 1
+    save_model(model, weights, str(tmp_path / "global.ms"))
+    np.testing.assert_array_equal(initial_weights((tmp_path / "global.ms").read_bytes()), weights)
+    LiteTrainer(examples(0)).personalise(weights, model, str(tmp_path / "mine.ms"))
+    mine = initial_weights((tmp_path / "mine.ms").read_bytes())
+    assert np.abs(mine - weights).max() > 0
+
+
+def test_federated_rounds_of_a_real_model_learn(model):
+    trainers = [LiteTrainer(examples(i, 40 + 5 * i), epochs=2, seed=i) for i in range(4)]
+    start = initial_weights(model)
+    settings = task_settings(4, max_weight=1) | {"share_s": 20}
+    result = simulate(trainers, model, start, rounds=3, cohort_floor=3, settings=settings)
+    judge = LiteTrainer(examples(99, 300))
+    assert judge.evaluate(result.weights, model) > judge.evaluate(start, model) + 0.2
+    rounds = result.status["rounds"]
+    assert rounds[2]["loss"] < rounds[0]["loss"]
+    assert rounds[0]["examples"] == sum(40 + 5 * i for i in range(4))
