@@ -10,30 +10,59 @@ import numpy as np
 
 from cloud import interpreter
 from converter.errors import ConvertError
+from converter.onnx_reader import Shapes, import_onnx, parse
 from converter.report import Agreement
-from ir.graph import Array, Graph
+from ir.graph import Array, Graph, Model, Value, shape_text
 from ir.symbol import evaluate
 
 Arrays = Mapping[str, Array]
-FREE_SIZE = 2  # what a free dimension is set to for random inputs
+Reference = Callable[[Arrays], list[Array]]
+FREE_BATCH, FREE_SIZE = 2, 64  # what free dimensions are for random inputs: first axes, others
+MOST = 2**28  # elements of a value that is computed for a check
+TINY = 1e-6
 
 
-def sample_inputs(graph: Graph, count: int, data: Arrays | None = None) -> list[dict[str, Array]]:
-    """`count` inputs: rows of `data` (arrays by input name, examples along axis 0), else random."""
+def sample_inputs(
+    graph: Graph, count: int, data: Arrays | None = None, model: Model | None = None
+) -> list[dict[str, Array]]:
+    """`count` inputs: examples of `data` (arrays by input name), else random numbers."""
     if data:
-        if missing := [v.name for v in graph.inputs if v.name not in data]:
-            raise ConvertError(f"no data for input {missing}; have {sorted(data)}")
-        rows = min(len(data[v.name or ""]) for v in graph.inputs)
+        check_data(graph, data, "check data")
+        size = _batch(graph)
+        rows = min(len(data[v.name or ""]) for v in graph.inputs) // size
         return [
             {
-                v.name or "": data[v.name or ""][i : i + 1].astype(v.dtype.numpy)
+                v.name or "": data[v.name or ""][i * size : (i + 1) * size].astype(v.dtype.numpy)
                 for v in graph.inputs
             }
             for i in range(min(count, rows))
         ]
-    rng = np.random.default_rng(0)
     sizes = dict.fromkeys(graph.symbols, FREE_SIZE)
+    sizes |= {s: FREE_BATCH for v in graph.inputs for s in map(str, v.shape[:1]) if s in sizes}
+    for name, (low, high) in (model.symbol_ranges if model else {}).items():
+        sizes[name] = min(max(sizes.get(name, low), low), high)
+    _check_sizes(graph, sizes)
+    rng = np.random.default_rng(0)
     return [{v.name or "": _random(v, sizes, rng) for v in graph.inputs} for _ in range(count)]
+
+
+def check_data(graph: Graph, data: Arrays, what: str) -> None:
+    """Raise ConvertError unless `data` holds examples for every input."""
+    if missing := [v.name for v in graph.inputs if v.name not in data]:
+        raise ConvertError(f"{what}: nothing for input {missing}; has {sorted(data)}")
+    for v in graph.inputs:
+        array, wanted = data[v.name or ""], v.shape[1:]
+        fits = array.ndim == v.rank and all(
+            not isinstance(d, int) or d == n for d, n in zip(wanted, array.shape[1:], strict=True)
+        )
+        if not fits:
+            raise ConvertError(
+                f"{what}: {v.name} is {list(array.shape)}, want any number of {shape_text(wanted)}"
+            )
+        if len(array) < _batch(graph):
+            raise ConvertError(f"{what}: {len(array)} examples, the model takes {_batch(graph)}")
+        if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
+            raise ConvertError(f"{what}: {v.name} holds {array.dtype}, want numbers")
 
 
 def run_graph(graph: Graph, inputs: Arrays) -> list[Array]:
@@ -52,53 +81,111 @@ def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[A
     return out
 
 
-def onnx_reference(source: Any, graph: Graph) -> Callable[[Arrays], list[Array]]:
-    """The source model on ONNX Runtime where it is installed, else on onnx's own reference."""
-    import onnx
+def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> Reference:
+    """The source model on ONNX Runtime where it is installed, else on onnx's own reference.
 
-    model = source if not isinstance(source, (str, Path)) else str(source)
+    Raises ConvertError, also from the function, where the source does not run.
+    """
     wanted = list(graph.output_names)
+    model = str(source) if isinstance(source, (str, Path)) else source
     try:
-        import onnxruntime as ort
+        run = _session(model, wanted, shapes) or _evaluator(model, wanted, shapes)
+    except Exception as e:  # whatever the two think of the model; their types are not public
+        raise ConvertError(f"the source model does not load: {_reason(e)}") from None
 
-        ort.set_default_logger_severity(3)
-        session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
-        kinds = {i.name: i.type for i in session.get_inputs()}
-        known = {o.name for o in session.get_outputs()}
-        if set(wanted) <= known:
-            return lambda x: session.run(wanted, {k: _cast(a, kinds[k]) for k, a in x.items()})
-    except ImportError:
-        pass
-    proto = onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model)
-    del proto.graph.output[:]
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
-    from onnx.reference import ReferenceEvaluator
+    def reference(x: Arrays) -> list[Array]:
+        try:
+            return run(x)
+        except Exception as e:
+            raise ConvertError(f"the source model does not run: {_reason(e)}") from None
 
-    evaluator = ReferenceEvaluator(proto)
-    return lambda x: list(evaluator.run(wanted, dict(x)))
+    return reference
 
 
 def compare(
     names: Sequence[str], want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
 ) -> list[Agreement]:
-    """For each output, the largest difference over all inputs; a NaN on one side is infinite."""
-    found = []
-    for i, name in enumerate(names):
-        worst = largest = 0.0
-        for a, b in zip(want, got, strict=True):
-            x, y = np.asarray(a[i], np.float64), np.asarray(b[i], np.float64)
-            if x.shape != y.shape:
-                raise ConvertError(
-                    f"output {name} is {list(y.shape)}, the source gives {list(x.shape)}"
-                )
-            difference = np.abs(x - y)[~(np.isnan(x) & np.isnan(y)) & (x != y)]
-            worst = max(worst, float(np.nan_to_num(difference, nan=np.inf).max(initial=0.0)))
-            largest = max(largest, float(np.nan_to_num(np.abs(x)).max(initial=0.0)))
-        found.append(Agreement(name, worst, worst / max(largest, 1e-6)))
-    return found
+    """For each output, how far it is off; a NaN or infinity on one side alone is infinitely far."""
+    return [
+        _compare(name, [w[i] for w in want], [g[i] for g in got]) for i, name in enumerate(names)
+    ]
 
 
-def _random(v: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
+def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreement:
+    worst = largest = noise = signal = 0.0
+    for a, b in zip(want, got, strict=True):
+        x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        if x.shape != y.shape:
+            shapes = f"{list(y.shape)}, the source gives {list(x.shape)}"
+            raise ConvertError(f"output {name} is {shapes}")
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        difference = np.where(same, 0.0, np.abs(x - y))
+        difference = np.where(np.isnan(difference), np.inf, difference)
+        size = np.abs(np.where(np.isfinite(x), x, 0.0))
+        worst = max(worst, float(difference.max(initial=0.0)))
+        largest = max(largest, float(size.max(initial=0.0)))
+        noise += float(np.square(difference).sum())
+        signal += float(np.square(size).sum())
+    rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
+    return Agreement(name, worst, worst / max(largest, TINY), float(rms))
+
+
+def _batch(graph: Graph) -> int:
+    """The number of examples that the model takes at once: 1 where it is free."""
+    first = [v.shape[0] for v in graph.inputs if v.rank]
+    return max((d for d in first if isinstance(d, int)), default=1)
+
+
+def _check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    for v in (*graph.inputs, *(r for n in graph.nodes for r in n.results)):
+        count = 1
+        for d in v.shape:
+            count *= evaluate(d, sizes)
+        if not 0 <= count <= MOST:
+            raise ConvertError(f"{v!r} has {count} elements at {sizes}; want at most {MOST}")
+
+
+def _session(model: Any, wanted: Sequence[str], shapes: Shapes) -> Reference | None:
+    """ONNX Runtime, or None where it is not installed."""
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        return None
+    ort.set_default_logger_severity(4)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1  # the sums of one thread are the same every time
+    proto = _changed(model, wanted, shapes)
+    given = model if proto is None else proto.SerializeToString()
+    session = ort.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    kinds = {i.name: i.type for i in session.get_inputs()}
+    return lambda x: session.run(wanted, {k: _cast(a, kinds[k]) for k, a in x.items()})
+
+
+def _evaluator(model: Any, wanted: Sequence[str], shapes: Shapes) -> Reference:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(_changed(model, wanted, shapes) or parse(model))
+    return lambda x: list(evaluator.run(wanted, dict(x)))
+
+
+def _changed(model: Any, wanted: Sequence[str], shapes: Shapes) -> Any:
+    """The model with other outputs and input shapes; None where it has these already."""
+    onnx = import_onnx()
+    proto = parse(model)
+    if [o.name for o in proto.graph.output] == list(wanted) and not shapes:
+        return None
+    if [o.name for o in proto.graph.output] != list(wanted):
+        del proto.graph.output[:]
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    for v in proto.graph.input:
+        if v.name in shapes:
+            kind = v.type.tensor_type.elem_type
+            v.CopyFrom(onnx.helper.make_tensor_value_info(v.name, kind, list(shapes[v.name])))
+    del proto.graph.value_info[:]  # sizes that were inferred from the old ones
+    return proto
+
+
+def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
     shape = tuple(evaluate(d, sizes) for d in v.shape)
     if v.dtype.is_float:
         return rng.standard_normal(shape).astype(v.dtype.numpy)
@@ -109,3 +196,7 @@ def _random(v: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> Array
 def _cast(a: Array, kind: str) -> Array:
     names = {"tensor(int64)": "i8", "tensor(double)": "f8", "tensor(float16)": "f2"}
     return a.astype(names[kind]) if kind in names else a
+
+
+def _reason(e: Exception) -> str:
+    return f"{type(e).__name__}: {' '.join(str(e).split())}"

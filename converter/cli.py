@@ -5,32 +5,38 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
+import zipfile
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cloud.train.optim import from_text
 from converter.errors import ConvertError
 from converter.pipeline import KINDS, QUANTIZE, bisect, convert
 from converter.training import LOSSES, TrainSpec
-from ir.errors import IrError
+from ir.files import write_whole
+from ir.version import version
 
 EXAMPLES = """examples:
-  ms-convert model.onnx                                   writes model.ms, checked against model.onnx
+  ms-convert model.onnx                        writes model.ms, checked against model.onnx
   ms-convert model.onnx -o small.ms --quantize int8 --calibration samples.npz
   ms-convert model.onnx --train --trainable 'fc.*' --optimizer momentum:lr=0.01,momentum=0.9
   ms-convert model.onnx --input image=batch,3,224,224 --report report.json
+  ms-convert saved.ms -o fast.ms --sign release.key
 """
+DEFAULT_OPTIMIZER = TrainSpec().optimizer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0: written and agrees; 1: failed, one line says why; 2: wrong usage."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    _check_usage(parser, args)
     try:
         return _run(args)
-    except (ConvertError, IrError) as e:
+    except (ConvertError, ImportError) as e:
         print(f"ms-convert: {e}", file=sys.stderr)
     except KeyboardInterrupt:
         print("ms-convert: interrupted; nothing was written", file=sys.stderr)
@@ -40,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     options: dict[str, Any] = {
         "kind": args.kind,
-        "shapes": dict(_shape(s) for s in args.input),
+        "shapes": dict(args.input),
         "outputs": args.output,
         "quantize": args.quantize,
         "calibration": _arrays(args.calibration),
@@ -54,16 +60,29 @@ def _run(args: argparse.Namespace) -> int:
         options["train"] = TrainSpec(args.loss, args.optimizer, args.trainable)
     if args.bisect:
         found = bisect(args.model, **options)
-        print(
-            f"first pass that breaks agreement: {found}" if found else "every pass keeps agreement"
-        )
+        print(f"{found} is the first step that breaks agreement" if found else "every step agrees")
         return 1 if found else 0
-    target = args.o or Path(args.model).with_suffix(".ms")
-    report = convert(args.model, target, **options)
+    report = convert(args.model, args.o or Path(args.model).with_suffix(".ms"), **options)
     print(report.to_json() if args.json else report)
     if args.report:
-        Path(args.report).write_text(report.to_json() + "\n")
+        try:
+            write_whole(args.report, (report.to_json() + "\n").encode())
+        except OSError as e:
+            raise ConvertError(f"{args.report}: {e.strerror}; the model was written") from None
     return 0
+
+
+def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Flags that do not go together are wrong usage."""
+    if args.quantize == "int8" and not args.calibration:
+        parser.error("--quantize int8 needs --calibration F.npz")
+    if args.keep_float and args.quantize == "none":
+        parser.error("--keep-float is for --quantize")
+    changed = args.trainable != ["*"] or args.optimizer != DEFAULT_OPTIMIZER
+    if not args.train and (changed or args.loss != "softmax_cross_entropy"):
+        parser.error("--loss, --optimizer and --trainable are for --train")
+    if not args.o and args.kind != "onnx" and Path(args.model).suffix == ".ms" and not args.bisect:
+        parser.error("-o is needed: the default would overwrite the source")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,52 +94,80 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("model", help="the source model")
     p.add_argument("-o", metavar="OUT.ms", help="the file to write (default: beside the source)")
-    p.add_argument(
-        "--from", dest="kind", choices=KINDS, help="the kind of the source (default: by content)"
-    )
+    p.add_argument("--from", dest="kind", choices=KINDS, help="its kind (default: by content)")
     p.add_argument(
         "--input",
         action="append",
+        type=_shape,
         default=[],
         metavar="NAME=SIZES",
-        help="shape of an input: image=1,3,224,224, or with free dimensions: image=batch,3,224,224",
+        help="shape of an input: image=1,3,224,224; a name is a free size: image=batch,3,224,224",
     )
-    p.add_argument(
-        "--output", nargs="+", default=[], metavar="NAME", help="cut the graph at these values"
-    )
-    p.add_argument("--quantize", choices=QUANTIZE, default="none")
-    p.add_argument("--calibration", metavar="F.npz", help="arrays by input name, for quantization")
-    p.add_argument(
-        "--keep-float", nargs="+", default=[], metavar="PATTERN", help="nodes that stay float32"
-    )
-    p.add_argument("--train", action="store_true", help="add the entries loss and train")
-    p.add_argument("--loss", choices=sorted(LOSSES), default="softmax_cross_entropy")
-    p.add_argument("--optimizer", default="sgd:lr=0.01", metavar="NAME[:k=v,…]")
-    p.add_argument(
-        "--trainable", nargs="+", default=["*"], metavar="PATTERN", help="weights that train"
-    )
-    p.add_argument(
-        "--check", type=int, default=4, metavar="N", help="inputs to compare on (default 4)"
-    )
-    p.add_argument("--check-data", metavar="F.npz", help="real inputs to compare on")
-    p.add_argument(
-        "--tol", type=float, help="largest relative difference (default 1e-4; int8: 0.25)"
-    )
-    p.add_argument(
-        "--sign", metavar="KEY", help="file with an Ed25519 private key: 32 bytes or hex"
-    )
-    p.add_argument(
-        "--bisect", action="store_true", help="name the first pass that breaks agreement"
-    )
-    p.add_argument("--config", metavar="F.toml", help="flags from a file, same names")
+    p.add_argument("--output", nargs="+", default=[], metavar="NAME", help="cut the graph there")
+    _add_quantization(p.add_argument_group("quantization"))
+    _add_training(p.add_argument_group("training on the device"))
+    _add_checks(p.add_argument_group("checks"))
+    p.add_argument("--sign", metavar="KEY", help="Ed25519 private key file: 32 bytes, hex or PEM")
+    p.add_argument("--config", metavar="F.toml", help="flags from a file; those given here win")
     p.add_argument("--report", metavar="F.json", help="write the report as JSON")
     p.add_argument("--json", action="store_true", help="print the report as JSON")
-    p.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    p.add_argument("--version", action="version", version=f"%(prog)s {version()}")
     return p
 
 
+def _add_quantization(p: Any) -> None:
+    p.add_argument("--quantize", choices=QUANTIZE, default="none")
+    p.add_argument("--calibration", metavar="F.npz", help="sample inputs: arrays by input name")
+    p.add_argument(
+        "--keep-float",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="nodes, by name or by their weight's, that stay float32",
+    )
+
+
+def _add_training(p: Any) -> None:
+    p.add_argument("--train", action="store_true", help="add the entries loss and train")
+    p.add_argument("--loss", choices=sorted(LOSSES), default="softmax_cross_entropy")
+    p.add_argument(
+        "--optimizer",
+        type=_optimizer,
+        default=DEFAULT_OPTIMIZER,
+        metavar="NAME[:k=v,…]",
+        help=f"sgd, momentum, adam or adamw (default {DEFAULT_OPTIMIZER})",
+    )
+    p.add_argument(
+        "--trainable",
+        nargs="+",
+        default=["*"],
+        metavar="PATTERN",
+        help="weights that train, by name; all others are frozen (default: all train)",
+    )
+
+
+def _add_checks(p: Any) -> None:
+    p.add_argument(
+        "--check",
+        type=_positive,
+        default=4,
+        metavar="N",
+        help="inputs to compare on (default 4)",
+    )
+    p.add_argument("--check-data", metavar="F.npz", help="real inputs to compare on")
+    p.add_argument(
+        "--tol",
+        type=float,
+        help="largest error: of float32 the largest difference over the largest value (default "
+        "1e-4), of int8 the root mean square over that of the value (default 0.2)",
+    )
+    p.add_argument(
+        "--bisect", action="store_true", help="write nothing; name the step that breaks agreement"
+    )
+
+
 class _WithConfig(argparse.ArgumentParser):
-    """A parser that reads --config before it parses: flags of the command line win."""
+    """A parser that takes defaults from the file of --config."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         first, _ = super().parse_known_args(args)
@@ -129,24 +176,52 @@ class _WithConfig(argparse.ArgumentParser):
         return super().parse_args(args, namespace)
 
     def _config(self, path: str) -> dict[str, Any]:
+        """The flags of the file, as if they stood on a command line."""
         try:
             flags = tomllib.loads(Path(path).read_text())
-        except (OSError, tomllib.TOMLDecodeError) as e:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
             self.error(f"{path}: {e}")
-        known = {
-            a.option_strings[-1].lstrip("-"): a.dest for a in self._actions if a.option_strings
-        }
-        if unknown := flags.keys() - known.keys():
-            self.error(f"{path}: unknown flags {sorted(unknown)}")
-        return {known[k]: v for k, v in flags.items()}
+        actions = {a.option_strings[-1].lstrip("-"): a for a in self._actions if a.option_strings}
+        for name in ("config", "help", "version"):
+            actions.pop(name)
+        if unknown := flags.keys() - actions.keys():
+            self.error(f"{path}: unknown flags {sorted(unknown)}; there are {sorted(actions)}")
+        line = ["model"]
+        for name, value in flags.items():
+            flag = actions[name].option_strings[-1]
+            if actions[name].nargs == 0:
+                if not isinstance(value, bool):
+                    self.error(f"{path}: {name} is {value!r}, want true or false")
+                line += [flag] if value else []
+            elif isinstance(value, list):
+                every = isinstance(actions[name].nargs, str)
+                line += [flag, *map(str, value)] if every else [f"{flag}={v}" for v in value]
+            else:
+                line += [flag, str(value)]
+        read = vars(super().parse_args(line))
+        return {actions[name].dest: read[actions[name].dest] for name in flags}
 
 
 def _shape(text: str) -> tuple[str, list[int | str]]:
     name, _, sizes = text.partition("=")
     parts = [s.strip() for s in sizes.split(",")]
-    if not name or not all(p.isdigit() or p.isidentifier() for p in parts):
-        raise ConvertError(f"--input {text}: want NAME=SIZES such as image=batch,3,224,224")
+    if not name or not all((p.isdigit() and int(p) > 0) or p.isidentifier() for p in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}: want NAME=SIZES such as x=batch,3,224,224")
     return name, [int(p) if p.isdigit() else p for p in parts]
+
+
+def _optimizer(text: str) -> str:
+    try:
+        from_text(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
+    return text
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
+    return int(text)
 
 
 def _arrays(path: str | None) -> dict[str, np.ndarray] | None:
@@ -155,31 +230,45 @@ def _arrays(path: str | None) -> dict[str, np.ndarray] | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, AttributeError) as e:
+    except OSError as e:
+        raise ConvertError(f"{path}: {e.strerror or e}") from None
+    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as e:
         raise ConvertError(f"{path}: not an .npz file of arrays ({e})") from None
 
 
 def _key(path: str | None) -> bytes | None:
+    """The 32 bytes of an Ed25519 private key."""
     if path is None:
         return None
     try:
         raw = Path(path).read_bytes()
     except OSError as e:
         raise ConvertError(f"{path}: {e.strerror}") from None
+    if raw.startswith(b"-----BEGIN"):
+        return _pem_key(raw, path)
     try:
         key = raw if len(raw) == 32 else bytes.fromhex(raw.decode().strip())
     except (UnicodeDecodeError, ValueError):
         key = b""
     if len(key) != 32:
-        raise ConvertError(f"{path}: {len(raw)} bytes; want an Ed25519 key of 32 bytes, or its hex")
+        raise ConvertError(f"{path}: want an Ed25519 private key: 32 bytes, their hex, or PEM")
     return key
 
 
-def _version() -> str:
+def _pem_key(raw: bytes, path: str) -> bytes:
     try:
-        return version("mindspan")
-    except PackageNotFoundError:
-        return "0.0.0+source"
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ImportError:
+        message = "signatures need the package cryptography: pip install 'mindspan[sign]'"
+        raise ConvertError(message) from None
+    try:
+        key = load_pem_private_key(raw, None)
+    except (ValueError, TypeError) as e:
+        raise ConvertError(f"{path}: {' '.join(str(e).split())}") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConvertError(f"{path}: {type(key).__name__}, want an Ed25519 private key")
+    return key.private_bytes_raw()
 
 
 if __name__ == "__main__":

@@ -126,8 +126,7 @@ def _apply(onnx: Any, reader: Reader, node: Any, where: str, env: dict[str, Item
     results = out if isinstance(out, (tuple, list)) else (out,)
     for name, item in zip(node.output, results, strict=False):
         env[name] = item
-        if isinstance(item, Value) and item.node is not None:
-            item.node.source = node.name or where
+        reader.name_nodes(item, node.name or where)
 
 
 def _find(env: dict[str, Item], name: str) -> Item:
@@ -168,9 +167,8 @@ def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
     else:
         if not kind.HasField("shape"):
             raise ConvertError(f"input {info.name!r} has no shape; give one with --input")
-        dims = [
-            d.dim_value or d.dim_param or f"{info.name}_{i}" for i, d in enumerate(kind.shape.dim)
-        ]
+        given = enumerate(kind.shape.dim)
+        dims = [d.dim_value or d.dim_param or f"{info.name}_{i}" for i, d in given]
     if any(isinstance(d, int) and d < 1 for d in dims):
         raise ConvertError(f"input {info.name!r} has shape {dims}; want sizes of at least 1")
     sizes = [d if isinstance(d, int) else symbol(_identifier(d)) for d in dims]

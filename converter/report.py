@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ir.dtype import DType
 from ir.graph import Graph
+
+BRIDGES = ("quantize", "dequantize", "requantize")  # between int8 and float32: no work of the model
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Largest difference of one output from the source model's, over the largest value there."""
+    """How far one output is from the source model's, over all checked inputs.
+
+    `relative`: the largest difference over the largest value; `rms`: the root of the mean square of
+    the difference over that of the value.
+    """
 
     output: str
     max_difference: float
     relative: float
+    rms: float
 
 
 @dataclass
@@ -32,6 +41,8 @@ class Report:
     nodes: dict[str, int] = field(default_factory=dict)
     passes: list[dict[str, Any]] = field(default_factory=list)
     quantize: str = "none"
+    int8_nodes: int = 0
+    layers: list[dict[str, Any]] = field(default_factory=list)  # int8 nodes: source, op, sqnr_db
     entries: list[str] = field(default_factory=list)
     trainable: list[str] = field(default_factory=list)
     checked_inputs: int = 0
@@ -39,9 +50,17 @@ class Report:
     agreement: list[Agreement] = field(default_factory=list)
     seconds: float = 0.0
 
+    def error_of(self, found: Agreement) -> float:
+        """What the tolerance limits: int8 is noise everywhere, float32 must be right everywhere."""
+        return found.rms if self.quantize == "int8" else found.relative
+
+    @property
+    def worst(self) -> Agreement | None:
+        return max(self.agreement, key=self.error_of, default=None)
+
     @property
     def agrees(self) -> bool:
-        return all(a.relative <= self.tolerance for a in self.agreement)
+        return all(self.error_of(a) <= self.tolerance for a in self.agreement)
 
     def to_json(self) -> str:
         return json.dumps({**asdict(self), "agrees": self.agrees}, indent=2)
@@ -55,16 +74,38 @@ class Report:
             f"nodes: {self.nodes_read} read, {count} written: {kinds}",
         ]
         if self.quantize != "none":
-            lines.append(f"quantized: {self.quantize}")
+            work = count - sum(self.nodes.get(k, 0) for k in BRIDGES)
+            lines.append(f"quantized: {self.quantize}, {self.int8_nodes} of {work} nodes")
+            lines += self._noisiest()
         if "train" in self.entries:
-            lines.append(f"entries: {', '.join(self.entries)}; trains {', '.join(self.trainable)}")
-        for a in self.agreement:
-            lines.append(
-                f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
-                f"{a.max_difference:.3g}, relative {a.relative:.3g} (tolerance {self.tolerance:g})"
-            )
+            names = ", ".join(self.trainable) or "nothing"
+            lines.append(f"entries: {', '.join(self.entries)}; trains {names}")
+        lines += [self._agreement_line(a) for a in self.agreement]
         return "\n".join(lines)
+
+    def _agreement_line(self, a: Agreement) -> str:
+        text = f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
+        text += f"{a.max_difference:.3g}, relative {a.relative:.3g}"
+        if self.quantize == "int8":
+            text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
+        return f"{text} (tolerance {self.tolerance:g})"
+
+    def _noisiest(self) -> list[str]:
+        worst = sorted(self.layers, key=lambda row: row["sqnr_db"])[:3]
+        texts = [f"{row['source'] or row['op']} {row['sqnr_db']:.0f} dB" for row in worst]
+        return [f"noisiest layers: {', '.join(texts)}"] if texts else []
+
+
+def decibels(rms: float) -> str:
+    """The signal to noise ratio of a relative root mean square."""
+    return f"{-20 * math.log10(rms):.0f} dB" if rms > 0 else "exact"
 
 
 def count_nodes(graph: Graph) -> dict[str, int]:
     return dict(Counter(n.op.name for n in graph.nodes))
+
+
+def count_int8(graph: Graph) -> int:
+    """Nodes that compute on int8."""
+    work = (n for n in graph.nodes if n.op.name not in BRIDGES)
+    return sum(n.results[0].dtype is DType.i8 for n in work)

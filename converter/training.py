@@ -11,10 +11,19 @@ from cloud.train.graphs import training_model
 from cloud.train.optim import from_text
 from converter.errors import ConvertError
 from ir.dtype import DType
-from ir.graph import Graph, Model, Value, Weight, substitute
+from ir.graph import Graph, Value, Weight, substitute
+
+
+def _cross_entropy(y: Value, label: Value) -> Value:
+    """Of the logits, where the model ends with a softmax of them."""
+    last = y.node
+    if last is not None and last.op.name == "softmax" and last.attrs["axis"] == y.rank - 1:
+        y = last.inputs[0] or y
+    return nn.loss.softmax_cross_entropy(y, label)
+
 
 LOSSES = {
-    "softmax_cross_entropy": nn.loss.softmax_cross_entropy,
+    "softmax_cross_entropy": _cross_entropy,
     "mean_squared_error": nn.loss.mean_squared_error,
 }
 
@@ -31,6 +40,18 @@ class TrainSpec:
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
             raise ConvertError(f"loss is {self.loss!r}, want one of {', '.join(LOSSES)}")
+        if not self.trainable or isinstance(self.trainable, str):
+            raise ConvertError(f"trainable is {self.trainable!r}, want a list of patterns")
+        try:
+            from_text(self.optimizer)
+        except ValueError as e:
+            raise ConvertError(str(e)) from None
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a training device reads: the optimiser and its default learning rate."""
+        optimizer = from_text(self.optimizer)
+        return {"train.optimizer": str(optimizer), "train.lr": repr(optimizer.lr)}
 
 
 def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
@@ -40,30 +61,29 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
     matches nothing.
     """
     patterns = spec.trainable if spec else ()
-    names = [w.name or "" for w in graph.weights]
+    statistics = {v for n in graph.nodes if n.op.name == "batch_norm" for v in n.inputs[3:]}
+    can_train = [w for w in graph.weights if w.dtype is DType.f32 and w not in statistics]
+    names = [w.name or "" for w in can_train]
     for pattern in patterns:
         if not any(fnmatchcase(n, pattern) for n in names):
-            raise ConvertError(f"no weight matches {pattern!r}; there are {', '.join(names)}")
-    statistics = {v for n in graph.nodes if n.op.name == "batch_norm" for v in n.inputs[3:]}
+            have = ", ".join(names) or "none"
+            raise ConvertError(f"no weight that can train matches {pattern!r}; there are {have}")
 
     def copy(w: Weight) -> Weight:
-        trains = w.dtype is DType.f32 and w not in statistics
-        trains = trains and any(fnmatchcase(w.name or "", p) for p in patterns)
+        trains = w in can_train and any(fnmatchcase(w.name or "", p) for p in patterns)
         return Weight(w.data, name=w.name or "", trainable=trains)
 
     outputs = substitute(graph.outputs, {w: copy(w) for w in graph.weights})
     return Graph(graph.inputs, outputs, graph.output_names)
 
 
-def add_training(model: Model, spec: TrainSpec) -> Model:
-    """The model with entries `loss` and `train` beside `infer`."""
-    infer = model.entries["infer"]
-    (y,) = infer.outputs if len(infer.outputs) == 1 else (None,)
-    if y is None:
+def add_training(infer: Graph, spec: TrainSpec) -> dict[str, Graph]:
+    """`infer`, and the entries `loss` and `train` over the same weights."""
+    if len(infer.outputs) != 1:
         raise ConvertError(f"training needs one output, the model has {list(infer.output_names)}")
-    batch = y.shape[:1]
+    (y,) = infer.outputs
     target = {
-        "softmax_cross_entropy": ("label", Value(batch, DType.i32)),
+        "softmax_cross_entropy": ("label", Value(y.shape[:1], DType.i32)),
         "mean_squared_error": ("target", Value(y.shape, y.dtype)),
     }[spec.loss]
     trained = training_model(
@@ -74,5 +94,4 @@ def add_training(model: Model, spec: TrainSpec) -> Model:
         dict([target]),
         outputs=infer.output_names,
     )
-    entries = {**trained.entries, "infer": infer}
-    return Model(entries, {**model.metadata, **trained.metadata})
+    return {**trained.entries, "infer": infer}

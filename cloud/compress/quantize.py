@@ -83,7 +83,7 @@ def _split_activations(graph: Graph) -> Graph:
 
 
 class _Quantizer:
-    """Walks the nodes; a value may exist as float, as int8, or both, each made when first wanted."""
+    """Walks the nodes; a value exists as float, as int8, or both, each made when first wanted."""
 
     def __init__(
         self, graph: Graph, ranges: Mapping[Value, Range], keep_float: Sequence[str]

@@ -86,7 +86,9 @@ def _show(entries: Sequence[Entry], args: argparse.Namespace, **more: Any) -> No
         return
     for e in entries:
         times = ", ".join(f"{ms:.3f} ms on {device}" for device, ms in sorted(e.latency_ms.items()))
-        print(f"{e.name:24} {e.task:12} accuracy {e.accuracy:.3f}  {e.size_bytes / 1000:8.1f} kB  {times}")
+        print(
+            f"{e.name:24} {e.task:12} accuracy {e.accuracy:.3f}  {e.size_bytes / 1000:8.1f} kB  {times}"
+        )
     for name, value in more.items():
         print(f"{name}: {value}")
 

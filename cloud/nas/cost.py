@@ -34,7 +34,9 @@ def measure_latency_ms(model: bytes | str | Path, *, threads: int = 1, runs: int
         shape = tuple(d if isinstance(d, int) else 1 for d in spec.shape)
         dtype = DType[spec.dtype].numpy if spec.dtype in DType.__members__ else np.dtype(spec.dtype)
         floats = dtype.kind == "f"
-        inputs[spec.name] = rng.standard_normal(shape).astype(dtype) if floats else np.zeros(shape, dtype)
+        inputs[spec.name] = (
+            rng.standard_normal(shape).astype(dtype) if floats else np.zeros(shape, dtype)
+        )
     for _ in range(max(3, runs // 10)):
         session.run(inputs)
     times = []

@@ -110,7 +110,9 @@ class Library:
             )
 
         found = [e for e in self.entries.values() if fits(e)]
-        return sorted(found, key=lambda e: (-e.accuracy, e.latency_ms.get(device, never), e.size_bytes))
+        return sorted(
+            found, key=lambda e: (-e.accuracy, e.latency_ms.get(device, never), e.size_bytes)
+        )
 
     def path(self, entry: Entry) -> Path:
         """The model's file, checked against the index."""

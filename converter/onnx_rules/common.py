@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from ir.graph import Array, Constant, Value, Weight
+from ir.graph import Array, Constant, Node, Value, Weight
 from ir.op import Op
 from ir.symbol import Dim, Expr
 
@@ -26,6 +26,7 @@ class Reader:
 
     opset: int
     arranged: dict[tuple[Weight, str], Weight] = field(default_factory=dict)
+    _named: set[Node] = field(default_factory=set)
 
     def arrange(self, item: Item, how: str, change: Callable[[Array], Array]) -> Item:
         """A weight in our layout. A weight that several nodes use in one way is kept single."""
@@ -37,6 +38,16 @@ class Reader:
         if isinstance(item, np.ndarray):
             return np.ascontiguousarray(change(item))
         raise ConvertError(f"a weight that the graph computes ({item!r}); want an initializer")
+
+    def name_nodes(self, item: Item, source: str) -> None:
+        """Say of all that was made for `item`, and was not there before, where it comes from."""
+        stack = [item.node] if isinstance(item, Value) else []
+        while stack:
+            node = stack.pop()
+            if node is not None and node not in self._named:
+                self._named.add(node)
+                node.source = source
+                stack += [v.node for v in node.present_inputs]
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:

@@ -44,7 +44,9 @@ Say = Callable[[str], None]
 class WatchNet(nn.Module):
     """x [n,100,1,6] -> logits [n,7]: a stem, blocks, global average pool, batch norm, linear head."""
 
-    def __init__(self, base: list[nn.Module], features: int, rng: np.random.Generator, dropout: float = 0):
+    def __init__(
+        self, base: list[nn.Module], features: int, rng: np.random.Generator, dropout: float = 0
+    ):
         self.base = nn.Sequential(*base)
         self.norm = nn.BatchNorm(features)
         self.dropout = nn.Dropout(dropout, rng=rng) if dropout else None
@@ -53,7 +55,9 @@ class WatchNet(nn.Module):
     @property
     def last_weight(self) -> str:
         """The name of the weight that makes the pooled features."""
-        return [name for name in self.weights() if name.startswith("base.") and name.endswith(".weight")][-1]
+        return [
+            name for name in self.weights() if name.startswith("base.") and name.endswith(".weight")
+        ][-1]
 
     def forward(self, x: Any) -> Any:
         y = self.norm(self.base(x))
@@ -75,6 +79,7 @@ class Stage:
 class Base:
     """The cloud's result: the model that goes to devices, and how it came about."""
 
+    teacher: WatchNet
     device_model: Path
     stages: tuple[Stage, ...]
 
@@ -95,7 +100,9 @@ def separable(stem: Stem, blocks: Sequence[Stem], rng: np.random.Generator) -> W
     layers = _convolution(CHANNELS, before, size, stride, rng)
     for size, stride, channels in blocks:
         layers += [
-            nn.DepthwiseConv2d(before, (size, 1), stride=(stride, 1), padding="same", bias=False, rng=rng),
+            nn.DepthwiseConv2d(
+                before, (size, 1), stride=(stride, 1), padding="same", bias=False, rng=rng
+            ),
             nn.BatchNorm(before),
             nn.ReLU(),
             *_convolution(before, channels, 1, 1, rng),
@@ -121,10 +128,12 @@ def train_base(data: WatchData, folder: Path, seed: int, say: Say) -> Base:
         accuracy = accuracy_of_file(path, data.validation)
         size, latency = path.stat().st_size, measure_latency_ms(path)
         stages.append(Stage(name, parameters(net), size, latency, accuracy))
-        say(f"{name}: {size / 1000:.1f} kB, {latency:.3f} ms, accuracy {accuracy:.3f} on new people")
+        say(
+            f"{name}: {size / 1000:.1f} kB, {latency:.3f} ms, accuracy {accuracy:.3f} on new people"
+        )
 
     big = teacher(rng)
-    _train(fit, big, data, TEACHER_EPOCHS, seed)
+    train_teacher(big, data, seed)
     finished("teacher", big, export(big, folder / "teacher.ms"))
     small = student(rng)
     _train(distill, small, data, STUDENT_EPOCHS, seed, teacher=big)
@@ -134,7 +143,11 @@ def train_base(data: WatchData, folder: Path, seed: int, say: Say) -> Base:
     finished("pruned", small, export(small, folder / "pruned.ms"))
     device = export_for_devices(small, data, folder / "device.ms", rng)
     finished("int8 base", small, device)
-    return Base(device, tuple(stages))
+    return Base(big, device, tuple(stages))
+
+
+def train_teacher(net: WatchNet, data: WatchData, seed: int) -> None:
+    _train(fit, net, data, TEACHER_EPOCHS, seed)
 
 
 def train_variant(net: WatchNet, data: WatchData, big: WatchNet, seed: int) -> None:
@@ -148,7 +161,9 @@ def export(net: WatchNet, path: Path) -> Path:
     return path
 
 
-def export_for_devices(net: WatchNet, data: WatchData, path: Path, rng: np.random.Generator) -> Path:
+def export_for_devices(
+    net: WatchNet, data: WatchData, path: Path, rng: np.random.Generator
+) -> Path:
     """A frozen int8 base under a float32 head that trains on the device."""
     chosen = rng.choice(len(data.cloud), min(CALIBRATION_WINDOWS, len(data.cloud)), replace=False)
     convert(

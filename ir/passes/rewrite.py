@@ -19,7 +19,8 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     New nodes and values keep the source and the names of those whose place they take.
     """
     now: dict[Value, Value] = {}
-    given = set(graph.nodes)  # they may belong to other graphs too, and are left as they are
+    done = set(graph.nodes)  # they may belong to other graphs too, and are left as they are
+    sources = {n.source for n in graph.nodes}
     for node in graph.nodes:
         inputs = [v and now.get(v, v) for v in node.inputs]
         results = rule(node, inputs)
@@ -33,12 +34,26 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         for old, new in zip(node.results, results, strict=True):
             if new is not old:
                 now[old] = new
-                if new.node is not None and new.node not in given:
-                    new.node.source = new.node.source or node.source
+                if new.node is not None and new.node not in done:
                     new.name = new.name or old.name
+                    _trace_back(new.node, node.source, sources, done)
     outputs = tuple(now.get(v, v) for v in graph.outputs)
     updates = tuple((w, now.get(v, v)) for w, v in graph.updates)
     return Graph(graph.inputs, outputs, graph.output_names, updates)
+
+
+def _trace_back(made: Node, source: str, sources: set[str], done: set[Node]) -> None:
+    """Give new nodes the source of the one in whose place they stand, unless they have another's.
+
+    A line of the pass that made them is no source.
+    """
+    stack = [made]
+    while stack:
+        node = stack.pop()
+        if node not in done:
+            done.add(node)
+            node.source = node.source if node.source in sources else source
+            stack += [v.node for v in node.present_inputs if v.node is not None]
 
 
 def in_subgraphs(

@@ -1,3 +1,5 @@
+// Files of POSIX systems: mapped to read, replaced whole to write.
+
 #include "core/file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SHA-256 in plain C++, and the choice of the processor's instructions where there are some.
+
 #include "core/sha256.h"
 
 #include <algorithm>

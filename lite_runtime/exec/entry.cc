@@ -1,3 +1,5 @@
+// An entry: finds kernels for its nodes, takes inputs, runs. What depends on sizes is in entry_resize.cc.
+
 #include "exec/entry.h"
 
 #include <algorithm>

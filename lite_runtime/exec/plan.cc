@@ -1,3 +1,5 @@
+// Where each block of memory lies in the arena.
+
 #include "exec/plan.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A session: opens a model, owns the weights that change, lends its arena and threads to entries, saves.
+
 #include "exec/session.h"
 
 #include <cstring>

@@ -1,3 +1,5 @@
+// Sizes of free dimensions and what follows from them.
+
 #include "exec/sizes.h"
 
 #include <algorithm>

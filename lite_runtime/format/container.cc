@@ -1,3 +1,5 @@
+// The frame of a model file: hashes, places, padding (docs/model_file.md).
+
 #include "format/container.h"
 
 #include <cstddef>

@@ -1,3 +1,5 @@
+// Postfix expressions of sizes: check, evaluate, print.
+
 #include "format/expression.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Opens a model file: in this order, nothing is believed before it is checked.
+
 #include "format/model.h"
 
 #include <cstring>

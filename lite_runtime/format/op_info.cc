@@ -1,3 +1,5 @@
+// The operator table as a reader of files needs it.
+
 #include "format/op_info.h"
 
 #include <algorithm>

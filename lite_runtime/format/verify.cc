@@ -1,3 +1,5 @@
+// What an index may say. Hostile files end here.
+
 #include "format/verify.h"
 
 #include <algorithm>

@@ -104,9 +104,11 @@ class Session {
   }
 
   std::vector<Info> inputs(int32_t entry) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
     return infos(entry, lite_input_count(session_, entry), lite_input, lite_input_size);
   }
   std::vector<Info> outputs(int32_t entry) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
     return infos(entry, lite_output_count(session_, entry), lite_output, lite_output_size);
   }
 
@@ -207,6 +209,7 @@ class Session {
   // Operator, kernel, source, ids of inputs and outputs, nanoseconds of each node.
   using Node = std::tuple<std::string, std::string, std::string, std::vector<int32_t>, std::vector<int32_t>, int64_t>;
   std::vector<Node> nodes(int32_t entry) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
     std::vector<Node> rows;
     for (int32_t i = 0; i < lite_node_count(session_, entry); ++i) {
       lite_node n;
@@ -219,6 +222,7 @@ class Session {
 
   // Name, element type, shape and bytes of each tensor of an entry, by id.
   std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> values(int32_t entry) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
     std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> rows;
     for (int32_t i = 0; i < lite_value_count(session_, entry); ++i) {
       lite_tensor tensor;
@@ -229,6 +233,7 @@ class Session {
   }
 
   std::vector<int32_t> output_ids(int32_t entry) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < lite_output_count(session_, entry); ++i) ids.push_back(lite_output_id(session_, entry, i));
     return ids;
@@ -253,7 +258,6 @@ class Session {
 
   template <typename Describe, typename SizeText>
   std::vector<Info> infos(int32_t entry, int32_t count, Describe describe, SizeText size_text) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
     std::vector<Info> rows;
     for (int32_t i = 0; i < count; ++i) {
       lite_tensor tensor;

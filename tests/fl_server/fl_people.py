@@ -127,7 +127,9 @@ def play(
 class Table:
     """A round played stage by stage, so that a test can change what lies between two."""
 
-    def __init__(self, count: int = 6, context: Context = CONTEXT, **changes: object) -> None:
+    def __init__(
+        self, count: int = 6, context: Context = CONTEXT, floor: int = 2, **changes: object
+    ) -> None:
         self.people = {m.id: m for m in members(count)}
         self.ids = sorted(self.people)
         self.encoding = encoding_of(**({"length": 4} | changes))
@@ -137,7 +139,7 @@ class Table:
         self.tamper: dict[tuple[str, int], Callable[[bytes], bytes]] = {}
         self.draw = seeded("table")
         self.adverts = Adverts(context, self.encoding, AUTHORITY.public)
-        self.joined = {i: self.join(i, context) for i in self.ids}
+        self.joined = {i: self.join(i, context, floor) for i in self.ids}
         for i in self.ids:
             self.adverts.receive(self.joined[i].message, self.people[i].certificate, NOW)
         self.shares = self.adverts.close(self.draw(32), REVOCATIONS)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from fl_fleet import LENGTH, MODEL, fleet_of, serving, task_settings
 from fl_people import seeded
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError
 
 from fl_server import errors, record
 from fl_server import messages as wire
@@ -445,16 +445,17 @@ def test_a_store_that_fails_loses_nothing_that_was_acknowledged(tmp_path):
     world = World(tmp_path, min_cohort=2, target_cohort=3)
     world.join(0)
     member, caller = world.enrol(1)
+    full = "CREATE TRIGGER full BEFORE INSERT ON messages BEGIN SELECT RAISE(ABORT, 'full'); END"
     with world.store.begin() as db:
-        db.exec_driver_sql("ALTER TABLE messages RENAME TO hidden")
+        db.exec_driver_sql(full)
     live = world.rounds.live("t")
     offer = wire.Offer(live.context, live.model, live.weights, live.encoding)
     state = join(member, offer.context, offer.encoding, Policy(2), Memory(), seeded(1))
     message = wire.CheckIn("t", 1, state.message)
-    with pytest.raises(OperationalError):
+    with pytest.raises(IntegrityError, match="full"):
         world.rounds.check_in(caller, message)
     with world.store.begin() as db:
-        db.exec_driver_sql("ALTER TABLE hidden RENAME TO messages")
+        db.exec_driver_sql("DROP TRIGGER full")
     # The advert that was not kept is taken as new; the one that was kept is still there.
     assert world.rounds.check_in(caller, message) is None
     assert world.rounds.live("t").counts() == {"advertise": 2}

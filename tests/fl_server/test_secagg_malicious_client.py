@@ -22,8 +22,17 @@ from fl_people import (
 from fl_server import errors
 from fl_server.secagg.certificate import certify, revoke
 from fl_server.secagg.encode import checksum
-from fl_server.secagg.messages import BAD_SHARE, SHARE_OF_S, Reveal, SharesUp
+from fl_server.secagg.keys import exchange
+from fl_server.secagg.messages import (
+    BAD_SHARE,
+    SHARE_OF_B,
+    SHARE_OF_S,
+    Reveal,
+    SealedShares,
+    SharesUp,
+)
 from fl_server.secagg.pack import pack, unpack
+from fl_server.secagg.seal import open_box, seal
 from fl_server.secagg.server import Adverts
 from fl_server.secagg.session import sign_advert
 
@@ -72,6 +81,30 @@ def test_digests_that_do_not_match_the_shares_make_holders_accuse_their_owner():
     holder = table.shares.session.neighbours(13)[0]
     sent = Reveal.from_bytes(table.agreed[holder].receive_agreements(table.reveals.reply).message)
     assert [s.kind for s in sent.shares].count(BAD_SHARE) == 1
+    total = table.reveals.close()
+    assert total.blamed == (13,)
+    assert total.mean().clients == 8
+
+
+def test_a_share_in_the_wrong_place_is_bad_even_if_its_digest_matches():
+    table = Table(8)
+
+    def change(message: bytes) -> bytes:
+        up, holder = SharesUp.from_bytes(message), table.ids[0]
+        session, secrets = table.shares.session, table.joined[13]._client.secrets
+        shared = exchange(secrets.share_secret, session.adverts[holder].share_key)
+        of_s, of_b = open_box(shared, session.id, 13, holder, up.sealed[0].box)
+        of_b[0] += 1
+        wrong = SealedShares(
+            seal(shared, session.id, 13, holder, bytes(of_s + of_b)),
+            session.share_digest(13, holder, SHARE_OF_S, of_s),
+            session.share_digest(13, holder, SHARE_OF_B, of_b),
+        )
+        return replace(up, sealed=(wrong, *up.sealed[1:])).to_bytes()
+
+    table.tamper["shares", 13] = change
+    table.agree()
+    table.reveal()
     total = table.reveals.close()
     assert total.blamed == (13,)
     assert total.mean().clients == 8
@@ -128,6 +161,25 @@ def test_a_vector_after_the_stage_is_over_is_refused():
         table.agreements.receive(25, bytes(64))
     with pytest.raises(errors.Gone, match="client 25"):
         table.agree(without=(25,)).receive(25, bytes(34 * 5))
+
+
+def test_shares_after_the_stage_is_over_are_refused():
+    table = Table()
+    late = table.joined.pop(25)
+    table.share()
+    message = late.receive_cohort(table.shares.reply, NOW).message
+    with pytest.raises(errors.Gone, match="client 25 is too late"):
+        table.shares.receive(25, message)
+    with pytest.raises(errors.Gone, match="client 25 did not share in time"):
+        table.vectors.reply(25)
+
+
+def test_a_stage_that_only_the_threshold_reached_ends_the_round_at_once():
+    table = Table()
+    for i in table.ids[4:]:
+        del table.joined[i]
+    with pytest.raises(errors.RoundFailed, match="4 of 6 clients shared, 5 are needed"):
+        table.share()
 
 
 def test_a_client_that_is_not_in_the_cohort_is_refused():

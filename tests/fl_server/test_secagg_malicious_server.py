@@ -254,6 +254,14 @@ def test_too_few_shares_are_refused_before_the_vector_leaves():
     table.memories[10].check_unspent(CONTEXT.task, CONTEXT.model)
 
 
+def test_too_few_sharers_for_the_floor_are_refused_before_the_vector_leaves():
+    table = Table(floor=6)
+    del table.joined[25]
+    table.share()
+    with pytest.raises(errors.CohortTooSmall, match="5 clients have shared, the floor is 6"):
+        table.shared[10].receive_shares(table.vectors.reply(10), table.updates[10])
+
+
 def test_boxes_given_to_the_wrong_client_do_not_count_as_shares():
     table = Table()
     table.share()
@@ -319,6 +327,15 @@ def test_signatures_that_are_repeated_forged_or_of_strangers_do_not_count():
     padded = Agreement((*signed[:3], *signed[1:3], *signed[1:3], Signed(9, bytes(64))))
     with pytest.raises(errors.SplitView, match="2 neighbours signed"):
         table.agreed[10].receive_agreements(padded.to_bytes())
+
+
+def test_exactly_the_threshold_of_signatures_is_enough_and_one_less_is_not():
+    table = Table()
+    table.agree()
+    others = [s for s in Agreement.from_bytes(table.reveals.reply).signed if s.client != 10]
+    with pytest.raises(errors.SplitView, match="3 neighbours signed .* 4 are needed"):
+        table.agreed[10].receive_agreements(Agreement(tuple(others[:3])).to_bytes())
+    assert table.agreed[10].receive_agreements(Agreement(tuple(others[:4])).to_bytes()).message
 
 
 def test_no_client_reveals_both_shares_of_one_other():

@@ -10,21 +10,18 @@
 #include "exec/session.h"
 #include "format/expression.h"
 
-// Counts the program's allocations: glibc lets one that is not static bring its own malloc.
+// Counts the program's allocations and lets one of them fail: glibc lets a program that is not static bring its own
+// malloc.
 #if defined(__GLIBC__) && defined(__x86_64__)
 #define LITE_COUNTS_ALLOCATIONS
-static int64_t allocations = 0;
+static int64_t allocations = 0, failing = 0;  // the one with this number fails
 
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
-void* malloc(size_t size) {
-  ++allocations;
-  return __libc_malloc(size);
-}
+void* malloc(size_t size) { return ++allocations == failing ? nullptr : __libc_malloc(size); }
 void* aligned_alloc(size_t alignment, size_t size) {
-  ++allocations;
-  return __libc_memalign(alignment, size);
+  return ++allocations == failing ? nullptr : __libc_memalign(alignment, size);
 }
 }
 #endif
@@ -172,16 +169,16 @@ void test_texts() {
 
 #if defined(LITE_COUNTS_ALLOCATIONS)
 // Runs `entry` on zeros with all free dimensions at `size`.
-bool run_once(lite::Session& session, lite::Entry& entry, int32_t size, std::vector<unsigned char>& zeros) {
-  lite::Error error;
+lite::Status run_once(lite::Session& session, lite::Entry& entry, int32_t size, std::vector<unsigned char>& zeros,
+                      lite::Error& error) {
   for (uint32_t i = 0; i < entry.inputs(); ++i) {
     lite::Tensor input = entry.tensor(session.model().weights() + i);
     const int32_t* words = entry.shape_words(session.model().weights() + i);
     for (int k = 0; k < input.rank(); ++k) input.shape.data[k] = lite::is_number(words[k]) ? words[k] : size;
     input.data = zeros.data();
-    if (entry.set_input(i, input, error) != lite::Status::kOk) return false;
+    LITE_TRY(entry.set_input(i, input, error));
   }
-  return session.run(entry, error) == lite::Status::kOk;
+  return session.run(entry, error);
 }
 
 void test_runs_do_not_allocate(const char* path) {
@@ -192,11 +189,39 @@ void test_runs_do_not_allocate(const char* path) {
   lite::Entry* train = session.entry(static_cast<uint32_t>(session.model().find_entry("train")), error);
   std::vector<unsigned char> zeros(1 << 20);
   const int64_t before = allocations;
-  expect(run_once(session, *train, 4, zeros), "the entry runs");
+  expect(run_once(session, *train, 4, zeros, error) == lite::Status::kOk, "the entry runs");
   const int64_t first = allocations - before;
   expect(first > 0, "the first run takes memory");
-  for (int i = 0; i < 3; ++i) expect(run_once(session, *train, i % 2 == 0 ? 1 : 4, zeros), "the entry runs again");
+  for (int i = 0; i < 3; ++i) {
+    const int32_t size = i % 2 == 0 ? 1 : 4;
+    expect(run_once(session, *train, size, zeros, error) == lite::Status::kOk, "the entry runs again");
+  }
   expect(allocations - before == first, "further runs take none, at sizes that are not larger");
+}
+
+lite::Status open_and_run(const char* path, std::vector<unsigned char>& zeros, lite::Error& error) {
+  lite::Session session;
+  lite::SessionOptions options;
+  options.threads = 1;
+  LITE_TRY(session.open(path, options, error));
+  lite::Entry* train = session.entry(static_cast<uint32_t>(session.model().find_entry("train")), error);
+  if (train == nullptr) return error.status;
+  return run_once(session, *train, 4, zeros, error);
+}
+
+void test_every_allocation_may_fail(const char* path) {
+  std::vector<unsigned char> zeros(1 << 20);
+  lite::Status status = lite::Status::kOutOfMemory;
+  int64_t number = 0;
+  while (status != lite::Status::kOk && number < 1000) {
+    lite::Error error;
+    failing = allocations + ++number;
+    status = open_and_run(path, zeros, error);
+    failing = 0;
+    expect(status == lite::Status::kOk || status == lite::Status::kOutOfMemory, "a lack of memory is said to be one");
+    expect(status == lite::Status::kOk || std::strstr(error.text, "no memory") != nullptr, "an error says so in words");
+  }
+  expect(number > 10 && number < 1000, "many allocations failed, then none");
 }
 #endif
 
@@ -205,6 +230,7 @@ void test_runs_do_not_allocate(const char* path) {
 int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {
 #if defined(LITE_COUNTS_ALLOCATIONS)
   if (argc > 1) test_runs_do_not_allocate(argv[1]);
+  if (argc > 1) test_every_allocation_may_fail(argv[1]);
 #endif
   test_sha256();
   test_planner();

@@ -128,8 +128,8 @@ LITE_API lite_status lite_metadata(lite_session* session, int32_t number, const 
 
 /* ---- Running ---- */
 
-/* What the next run of an entry reads as an input. The bytes are not copied: they must stay until that run. Sizes of
-   free dimensions follow from the shapes of all inputs. */
+/* What the next run of an entry reads as an input. The bytes are not copied: they must stay until the end of that run,
+   which forgets all inputs, also where it fails. Sizes of free dimensions follow from the shapes of the inputs. */
 LITE_API lite_status lite_set_input(lite_session* session, int32_t entry, int32_t input, const lite_tensor* tensor);
 LITE_API lite_status lite_run(lite_session* session, int32_t entry);
 
