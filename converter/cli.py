@@ -159,7 +159,7 @@ def _add_checks(p: Any) -> None:
         "--tol",
         type=float,
         help="largest error: of float32 the largest difference over the largest value (default "
-        "1e-4), of int8 the root mean square over that of the value (default 0.2)",
+        "1e-4), of int8 the root mean square over that of the value (default 0.1)",
     )
     p.add_argument(
         "--bisect", action="store_true", help="write nothing; name the step that breaks agreement"

@@ -13,7 +13,7 @@ import numpy as np
 
 from converter import check
 from converter.errors import ConvertError
-from converter.onnx_reader import Shapes, read_onnx
+from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.report import Report, count_int8, count_nodes
 from converter.training import TrainSpec, add_training, choose_weights
@@ -25,8 +25,8 @@ from ir.graph import Array, Graph, Model
 QUANTIZE = ("none", "int8")
 KINDS = ("onnx", "ms")
 # Default of `tol`. Float32: the largest difference over the largest value. int8: the root mean
-# square of the difference over that of the value; 0.2 is 14 dB, and below that classes change.
-TOLERANCE = {"none": 1e-4, "int8": 0.2}
+# square of the difference over that of the value; 0.1 is 20 dB of signal to noise.
+TOLERANCE = {"none": 1e-4, "int8": 0.1}
 Arrays = Mapping[str, Array]
 Source = str | Path | bytes | Model
 
@@ -250,8 +250,8 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
         return model_file.read(data), kind, len(data)
     if kind != "onnx":
         raise ConvertError(f"{_name(source)}: {kind} models are not supported; want ONNX or .ms")
-    where = data if isinstance(source, bytes) else source  # a path finds external data
-    return read_onnx(where, asked.shapes, asked.outputs), kind, len(data)
+    proto = parse(data if isinstance(source, bytes) else source)  # a path finds external data
+    return read_onnx(proto, asked.shapes, asked.outputs), kind, max(len(data), proto.ByteSize())
 
 
 def kind_of(data: bytes) -> str:

@@ -123,7 +123,12 @@ def _show_status(options: argparse.Namespace) -> int:
 
 def _simulate(options: argparse.Namespace) -> int:
     from fl_server.device.linear import synthetic_device
-    from fl_server.device.trainer import LiteTrainer, Trainer, initial_weights
+    from fl_server.device.trainer import (
+        LiteTrainer,
+        Trainer,
+        initial_weights,
+        load_examples,
+    )
     from fl_server.simulation import simulate as run
 
     trainers: list[Trainer]
@@ -134,7 +139,7 @@ def _simulate(options: argparse.Namespace) -> int:
         model = options.model.read_bytes()
         weights = initial_weights(model)
         trainers = [
-            LiteTrainer(dict(np.load(f)), options.epochs, options.batch_size, options.seed + i)
+            LiteTrainer(load_examples(f), options.epochs, options.batch_size, options.seed + i)
             for i, f in enumerate(files)
         ]
     else:

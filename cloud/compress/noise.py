@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloud.compress.calibrate import Samples, watch
-from cloud.compress.quantize import Quantized
+from cloud.compress.quantize import MOVES, Quantized
 from ir.graph import Array
 
 EXAMPLES = 8  # enough to rank layers
@@ -29,7 +29,7 @@ def layer_noise(quantized: Quantized, samples: Samples) -> list[LayerNoise]:
 
     The value of the float graph is the signal; what the int8 graph differs by is the noise.
     """
-    stored = [(v, s) for v, s in quantized.stored.items() if v.node is not None]
+    stored = [(v, s) for v, s in quantized.stored.items() if v.node and v.node.op.name not in MOVES]
     floats = watch(quantized.source, [v for v, _ in stored], samples, most=EXAMPLES)
     ints = watch(quantized.graph, [s.value for _, s in stored], samples, most=EXAMPLES)
     signal, noise = np.zeros(len(stored)), np.zeros(len(stored))

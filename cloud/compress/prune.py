@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import product
+from math import prod
 
 import numpy as np
 
-from ir.errors import GraphError
 from ir.graph import Array, Constant, Graph, Node, Value, Weight
 
-ACROSS = ("max_pool2d", "avg_pool2d", "pad")  # operators that treat each channel alone
+ACROSS = ("max_pool2d", "avg_pool2d", "cast")  # operators that treat each channel alone
 
 
 @dataclass(eq=False)
@@ -26,7 +27,6 @@ class Group:
 
     size: int
     producers: list[tuple[Weight, int]] = field(default_factory=list)  # weight, axis: makes them
-    members: list[tuple[Weight, int, int]] = field(default_factory=list)  # weight, axis, repeats
     factors: dict[Weight, Array] = field(default_factory=dict)  # of a batch norm behind a producer
     fixed: bool = False  # part of an interface, or used in a way that is not understood
 
@@ -41,6 +41,18 @@ class Group:
             norm = np.abs(weight.data).sum(axis=other) * self.factors.get(weight, 1.0)
             total += norm / max(float(norm.mean()), 1e-12)
         return total
+
+
+@dataclass(frozen=True)
+class Channels:
+    """What an axis holds: the channels of `parts` one after the other, `repeats` times over."""
+
+    parts: tuple[Group, ...]
+    repeats: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.repeats * sum(g.size for g in self.parts)
 
 
 @dataclass(frozen=True)
@@ -59,49 +71,71 @@ def prune(
 
     Trace the model again afterwards. Each group keeps a multiple of `multiple` channels and at
     least `least`. Channels of the graph's inputs and outputs stay, and those that a weight whose
-    name matches a shell pattern of `spare` makes. Raises ValueError for a ratio outside [0, 1).
+    name matches a shell pattern of `spare` makes. Raises ValueError for a ratio outside [0, 1),
+    and for a pattern that matches no weight.
     """
-    if not 0 <= ratio < 1:
-        raise ValueError(f"prune: ratio is {ratio}, want 0 <= ratio < 1")
-    kept: dict[Weight, dict[int, Array]] = {}
-    for group in channel_groups(graph):
-        n = max(least, round(group.size * (1 - ratio) / multiple) * multiple)
+    if not 0 <= ratio < 1 or multiple < 1 or least < 1:
+        raise ValueError(
+            f"prune: ratio {ratio}, multiple {multiple}, least {least}; "
+            "want a ratio of at least 0 and below 1, and numbers of at least 1"
+        )
+    names = [w.name or "" for w in graph.weights]
+    for pattern in spare:
+        if not any(fnmatchcase(n, pattern) for n in names):
+            raise ValueError(f"prune: no weight matches {pattern!r}; there are {', '.join(names)}")
+    tracker = _Tracker(graph)
+    kept: dict[Group, Array] = {}
+    for group in tracker.groups():
+        n = min(group.size, max(least, round(group.size * (1 - ratio) / multiple) * multiple))
         spared = any(fnmatchcase(w.name or "", p) for w, _ in group.producers for p in spare)
-        if group.fixed or spared or n >= group.size:
-            continue
-        keep = np.sort(np.argsort(-group.importance(), kind="stable")[:n])
-        for weight, axis, repeats in group.members:
-            offsets = np.arange(repeats)[:, None] * group.size
-            kept.setdefault(weight, {})[axis] = (offsets + keep).ravel()
-    done = []
-    for weight, axes in kept.items():
-        before, data = weight.data.shape, weight.data
-        for axis, index in axes.items():
-            data = np.take(data, index, axis=axis)
-        weight.reshape_to(np.ascontiguousarray(data))
-        done.append(Pruned(weight.name or "", before, data.shape))
-    return done
+        n = group.size if group.fixed or spared or ratio == 0 else n
+        kept[group] = np.sort(np.argsort(-group.importance(), kind="stable")[:n])
+    return [done for w in graph.weights if (done := tracker.shrink(w, kept)) is not None]
 
 
 def channel_groups(graph: Graph) -> list[Group]:
     """Every group of coupled channels in the graph, the fixed ones too."""
-    tracker = _Tracker()
-    for node in graph.nodes:
-        tracker.visit(node)
-    for v in graph.outputs:
-        tracker.fix(v)
-    return tracker.groups()
+    return _Tracker(graph).groups()
+
+
+def total_parameters(weights: Sequence[Weight]) -> int:
+    """How many numbers the weights hold, states left out."""
+    return sum(w.data.size for w in weights if not w.state)
 
 
 class _Tracker:
-    """Follows the last axis of values: which group it is, how many times over (after a flatten)."""
+    """Follows the last axis of values, and the axes of weights that go with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.parent: dict[Group, Group] = {}
-        self.tag: dict[Value, tuple[Group, int]] = {}
+        self.tag: dict[Value, Channels] = {}
+        self.axes: dict[tuple[Weight, int], Channels] = {}
+        for node in graph.nodes:
+            self.visit(node)
+        for v in (*graph.outputs, *(new for _, new in graph.updates)):
+            self.fix(v)
 
     def groups(self) -> list[Group]:
         return [g for g in self.parent if self.find(g) is g]
+
+    def shrink(self, weight: Weight, kept: dict[Group, Array]) -> Pruned | None:
+        """Take away what its groups do not keep; None where all stays."""
+        data = before = weight.data
+        for axis in range(weight.rank):
+            if (channels := self.axes.get((weight, axis))) is not None:
+                data = np.take(data, self.places(channels, kept), axis=axis)
+        if data.shape == before.shape:
+            return None
+        weight.reshape_to(np.ascontiguousarray(data))
+        return Pruned(weight.name or "", before.shape, data.shape)
+
+    def places(self, channels: Channels, kept: dict[Group, Array]) -> Array:
+        """Where on an axis of `channels` the kept ones are."""
+        places, start = [], 0
+        for _, group in product(range(channels.repeats), channels.parts):
+            places.append(start + kept[self.find(group)])
+            start += group.size
+        return np.concatenate(places)
 
     def find(self, group: Group) -> Group:
         while self.parent[group] is not group:
@@ -110,7 +144,16 @@ class _Tracker:
 
     def fix(self, v: Value | None) -> None:
         if v in self.tag:
-            self.find(self.tag[v][0]).fixed = True
+            self.fix_channels(self.tag[v])
+
+    def fix_channels(self, channels: Channels) -> None:
+        for g in channels.parts:
+            self.find(g).fixed = True
+
+    def new(self, size: int, *, fixed: bool = False) -> Group:
+        group = Group(size, fixed=fixed)
+        self.parent[group] = group
+        return group
 
     def visit(self, node: Node) -> None:
         match node.op.name:
@@ -125,7 +168,11 @@ class _Tracker:
                 self.weigh(node)
             case "reshape":
                 self.reshape(node)
-            case "reduce_mean" | "reduce_max" | "reduce_sum" if self.spatial(node):
+            case "concat" if node.attrs["axis"] == node.results[0].rank - 1:
+                self.concat(node)
+            case "reduce_mean" | "reduce_max" | "reduce_sum" if _is_spatial(node):
+                self.join(node, {})
+            case "pad" if node.attrs["before"][-1] == 0 == node.attrs["after"][-1]:
                 self.join(node, {})
             case name if node.op.family == "elementwise" or name in ACROSS:
                 self.elementwise(node)
@@ -133,38 +180,35 @@ class _Tracker:
                 for v in node.inputs:
                     self.fix(v)
 
-    def spatial(self, node: Node) -> bool:
-        """The reduction leaves the last axis alone."""
-        x = node.inputs[0]
-        return x is not None and x.rank - 1 not in node.attrs["axes"]
-
     def produce(self, node: Node, in_axis: int) -> None:
         """A layer that mixes all channels of x into new ones: w is [out, ..., in], b is [out]."""
         x, w, b = node.inputs
-        if not isinstance(w, Weight):
+        if not isinstance(w, Weight) or (b is not None and not isinstance(b, Weight)):
             self.fix(x)
             return
         if x in self.tag:
-            group, repeats = self.tag[x]
-            self.find(group).members.append((w, in_axis, repeats))
-        new = Group(int(w.data.shape[0]))
-        self.parent[new] = new
-        new.producers.append((w, 0))
-        new.members.append((w, 0, 1))
-        if isinstance(b, Weight):
-            new.members.append((b, 0, 1))
-        new.fixed = b is not None and not isinstance(b, Weight)
-        self.tag[node.results[0]] = (new, 1)
+            self.attach(w, in_axis, self.tag[x])
+        elif (w, in_axis) in self.axes:  # a second use of the layer, on an input that must stay
+            self.fix_channels(self.axes[w, in_axis])
+        if (w, 0) not in self.axes:
+            made = self.new(int(w.data.shape[0]))
+            made.producers.append((w, 0))
+            self.axes[w, 0] = Channels((made,))
+        self.tag[node.results[0]] = self.axes[w, 0]
+        if b is not None:
+            self.attach(b, 0, self.axes[w, 0])
 
     def join(self, node: Node, axes: dict[int, int]) -> None:
         """A layer with per-channel weights: input i has the channels along axes[i]."""
         x = node.inputs[0]
         if x not in self.tag:
+            for i, axis in axes.items():  # a layer that is used elsewhere too
+                if (node.inputs[i], axis) in self.axes:
+                    self.fix_channels(self.axes[node.inputs[i], axis])  # type: ignore[index]
             return
-        group, repeats = self.tag[x]
         for i, axis in axes.items():
-            self.attach(node.inputs[i], axis, group, repeats)
-        self.tag[node.results[0]] = (group, repeats)
+            self.attach(node.inputs[i], axis, self.tag[x])
+        self.tag[node.results[0]] = self.tag[x]
 
     def weigh(self, node: Node) -> None:
         """Remember by how much a batch norm in inference scales the filters before it."""
@@ -175,60 +219,79 @@ class _Tracker:
         scale, variance = node.inputs[1], node.inputs[4]
         if isinstance(w, Weight) and isinstance(scale, Weight) and isinstance(variance, Weight):
             factor = np.abs(scale.data) / np.sqrt(variance.data + node.attrs["epsilon"])
-            self.find(self.tag[x][0]).factors[w] = factor
+            for group in self.tag[x].parts:
+                if self.find(group).size == factor.size:
+                    self.find(group).factors[w] = factor
 
-    def attach(self, v: Value | None, axis: int, group: Group, repeats: int) -> None:
-        root = self.find(group)
-        if isinstance(v, Weight) and repeats == 1:
-            if all((v, axis) != (w, a) for w, a, _ in root.members):
-                root.members.append((v, axis, 1))
+    def attach(self, v: Value | None, axis: int, channels: Channels) -> None:
+        """The axis of a weight has these channels."""
+        if isinstance(v, Weight) and v.shape[axis] == channels.size:
+            self.unite(self.axes.setdefault((v, axis), channels), channels)
         elif v is not None:
-            root.fixed = True
+            self.fix_channels(channels)
 
     def elementwise(self, node: Node) -> None:
         tagged = [v for v in node.present_inputs if v in self.tag]
         if not tagged:
             return
-        group, repeats = self.tag[tagged[0]]
+        channels = self.tag[tagged[0]]
         for v in node.present_inputs:
             if v in self.tag:
-                self.union(group, repeats, *self.tag[v])
+                self.unite(channels, self.tag[v])
             elif v.rank and v.shape[-1] != 1:
                 if v.rank == 1 and not isinstance(v, Constant):
-                    self.attach(v, 0, group, repeats)
+                    self.attach(v, 0, channels)
                 else:
-                    self.find(group).fixed = True
-        self.tag[node.results[0]] = (group, repeats)
+                    self.fix_channels(channels)
+        self.tag[node.results[0]] = channels
 
-    def union(self, a: Group, a_repeats: int, b: Group, b_repeats: int) -> None:
-        a, b = self.find(a), self.find(b)
-        if a is b:
+    def unite(self, a: Channels, b: Channels) -> None:
+        """From here on both are the same channels: what leaves one leaves the other."""
+        if [g.size for g in a.parts] != [g.size for g in b.parts] or a.repeats != b.repeats:
+            self.fix_channels(a)  # one side is stretched over the channels, or split otherwise
+            self.fix_channels(b)
             return
-        if a.size != b.size or a_repeats != b_repeats:  # one side is stretched over the channels
-            a.fixed = b.fixed = True
-            return
-        self.parent[b] = a
-        a.producers += b.producers
-        a.members += b.members
-        a.factors |= b.factors
-        a.fixed |= b.fixed
+        for x, y in zip(map(self.find, a.parts), map(self.find, b.parts), strict=True):
+            if x is not y and self.find(x) is not self.find(y):
+                x, y = self.find(x), self.find(y)
+                self.parent[y] = x
+                x.producers += y.producers
+                x.factors |= y.factors
+                x.fixed |= y.fixed
+
+    def concat(self, node: Node) -> None:
+        """The channels of the inputs one after the other; those that are not followed stay."""
+        parts: list[Group] = []
+        for v in node.present_inputs:
+            if v not in self.tag:
+                if not isinstance(v.shape[-1], int):
+                    for u in node.inputs:
+                        self.fix(u)
+                    return
+                self.tag[v] = Channels((self.new(v.shape[-1], fixed=True),))
+            channels = self.tag[v]
+            parts += channels.parts * channels.repeats
+        self.tag[node.results[0]] = Channels(tuple(parts))
 
     def reshape(self, node: Node) -> None:
-        """[n, h, w, c] -> [n, h*w*c] repeats the channels; anything else must keep the last axis."""
+        """[n, h, w, c] -> [n, h*w*c] repeats the channels; else the last axis must be kept."""
         x, y = node.inputs[0], node.results[0]
         if x is None or x not in self.tag:
             return
-        group, repeats = self.tag[x]
+        before = self.tag[x]
         if y.rank and y.shape[-1] == x.shape[-1]:
-            self.tag[y] = (group, repeats)
+            self.tag[y] = before
         elif y.rank == 2 and all(isinstance(d, int) for d in (*x.shape[1:], y.shape[1])):
-            if y.shape[1] != int(np.prod(np.array(x.shape[1:], dtype=np.int64))):
-                raise GraphError(f"prune: {node!r} mixes batch and channels")
-            self.tag[y] = (group, repeats * int(np.prod(np.array(x.shape[1:-1], dtype=np.int64))))
+            places = prod(int(d) for d in x.shape[1:-1])  # type: ignore[arg-type]
+            if y.shape[1] == places * before.size:
+                self.tag[y] = Channels(before.parts, before.repeats * places)
+            else:
+                self.fix(x)
         else:
             self.fix(x)
 
 
-def total_parameters(weights: Sequence[Weight]) -> int:
-    """How many numbers the weights hold, states left out."""
-    return sum(w.data.size for w in weights if not w.state)
+def _is_spatial(node: Node) -> bool:
+    """The reduction leaves the last axis alone."""
+    x = node.inputs[0]
+    return x is not None and x.rank - 1 not in node.attrs["axes"]

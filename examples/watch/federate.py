@@ -27,7 +27,10 @@ from fl_server.operator import Operator, rounds_over
 from fl_server.secagg.run import Stage
 
 TASK = "watch"
-ROUNDS, LOCAL_EPOCHS, PERSONAL_EPOCHS, LOCAL_BATCH = 10, 3, 10, 16
+ROUNDS, LOCAL_EPOCHS, LOCAL_BATCH = 12, 5, 16
+# Small steps on the device and large ones on the server: local training drifts apart less.
+LOCAL_RATE, SERVER_RATE = 0.01, 2.0
+PERSONAL_EPOCHS, PERSONAL_RATE = 10, 0.05
 CLIP = 4.0  # L2 norm of an update, and the largest coordinate
 COHORT_FLOOR = 20
 DROP_ROUND = 5  # in this round three devices vanish, each after another stage
@@ -81,6 +84,7 @@ def federate(
             "rounds": ROUNDS,
             "min_cohort": COHORT_FLOOR,
             "target_cohort": len(devices),
+            "learning_rate": SERVER_RATE,
             "clip_norm": CLIP,
             "clip_value": CLIP,
             **STAGE_S,
@@ -150,12 +154,7 @@ class _Fleet:
     ) -> list[Report]:
         url, authority, token = self.where
         own = self.devices[i]
-        trainer = LiteTrainer(
-            {"x": own.train.x, "label": own.train.y},
-            epochs=LOCAL_EPOCHS,
-            batch_size=LOCAL_BATCH,
-            seed=1000 * self.seed + i,
-        )
+        trainer = _trainer(own, LOCAL_EPOCHS, LOCAL_RATE, 1000 * self.seed + i)
         place = self.folder / "devices" / own.name
         device = Device(
             url, place, trainer, authority, token, stop_after=stop_after, stop=self.stop
@@ -169,15 +168,15 @@ def _personalise(
 ) -> Iterator[float]:
     """Each device trains on for itself; its own model stays in its folder."""
     for i, device in enumerate(devices):
-        trainer = LiteTrainer(
-            {"x": device.train.x, "label": device.train.y},
-            epochs=PERSONAL_EPOCHS,
-            batch_size=LOCAL_BATCH,
-            seed=1000 * seed + i,
-        )
+        trainer = _trainer(device, PERSONAL_EPOCHS, PERSONAL_RATE, 1000 * seed + i)
         path = folder / "devices" / device.name / "personal.ms"
         trainer.personalise(weights, content, str(path))
         yield _accuracy(lite.load(path, threads=1), device)
+
+
+def _trainer(device: DeviceData, epochs: int, rate: float, seed: int) -> LiteTrainer:
+    own = {"x": device.train.x, "label": device.train.y}
+    return LiteTrainer(own, epochs, LOCAL_BATCH, seed, learning_rate=rate)
 
 
 def _accuracies(content: bytes, weights: Floats, devices: Sequence[DeviceData]) -> list[float]:

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
-
 from fl_server.console import exit_code, key_of, parser_of
 from fl_server.device.device import Device, Report
-from fl_server.device.trainer import LiteTrainer
+from fl_server.device.trainer import LiteTrainer, load_examples
 from fl_server.secagg.policy import COHORT_FLOOR, Policy
 from fl_server.secagg.run import Stage
 
@@ -54,7 +52,7 @@ def client(arguments: Sequence[str] | None = None) -> int:
 
 def _client(options: argparse.Namespace) -> int:
     trainer = LiteTrainer(
-        dict(np.load(options.data)),
+        load_examples(options.data),
         options.epochs,
         options.batch_size,
         options.seed,

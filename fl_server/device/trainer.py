@@ -7,7 +7,9 @@ the order of their sorted names.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -150,6 +152,15 @@ class LiteTrainer:
         return {name: array[rows] for name, array in self._data.items()}
 
 
+def load_examples(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an .npz file by name.     raises SettingsError, OSError"""
+    try:
+        with np.load(path) as arrays:
+            return dict(arrays)
+    except (ValueError, TypeError, AttributeError, BadZipFile) as error:
+        raise SettingsError(f"{path} is no .npz file of plain arrays: {error}") from None
+
+
 def initial_weights(model: bytes) -> Floats:
     """The trainable weights in a .ms file     -> float32 [d]"""
     return flatten(_load(model, 1))
@@ -188,4 +199,7 @@ def _load(model: bytes, threads: int) -> Any:
         import lite_runtime
     except ImportError as error:
         raise MissingRuntime(f"the lite runtime is not built: {error}") from None
-    return lite_runtime.load(model, threads=threads)
+    try:
+        return lite_runtime.load(model, threads=threads)
+    except lite_runtime.LiteError as error:
+        raise SettingsError(f"the model does not load: {error}") from None

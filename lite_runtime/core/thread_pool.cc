@@ -1,17 +1,18 @@
 #include "core/thread_pool.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <thread>
 
 namespace lite {
 
 struct ThreadPool::State {
   int threads = 1;
-  std::unique_ptr<std::thread[]> workers;
+  std::unique_ptr<pthread_t[]> workers;
 
   std::mutex mutex;
   std::condition_variable wake, done;
@@ -28,6 +29,11 @@ struct ThreadPool::State {
     for (int64_t begin = next.fetch_add(grain); begin < n; begin = next.fetch_add(grain)) {
       range(context, begin, begin + grain < n ? begin + grain : n);
     }
+  }
+
+  static void* start(void* state) {
+    static_cast<State*>(state)->work();
+    return nullptr;
   }
 
   void work() {
@@ -50,14 +56,16 @@ ThreadPool* ThreadPool::create(int threads) {
   if (!state) return nullptr;
   state->threads = threads < 1 ? 1 : threads;
   if (state->threads > 1) {
-    state->workers.reset(new (std::nothrow) std::thread[state->threads - 1]);
+    state->workers.reset(new (std::nothrow) pthread_t[state->threads - 1]);
     if (!state->workers) return nullptr;
   }
   ThreadPool* pool = new (std::nothrow) ThreadPool;
   if (pool == nullptr) return nullptr;
   pool->state_ = state.release();
-  for (int i = 0; i + 1 < pool->state_->threads; ++i) {
-    pool->state_->workers[i] = std::thread([s = pool->state_] { s->work(); });
+  // std::thread can only throw where the system has no more threads. We do with those that start: results are the same.
+  State& s = *pool->state_;
+  for (int i = 0; i + 1 < s.threads; ++i) {
+    if (pthread_create(&s.workers[i], nullptr, State::start, &s) != 0) s.threads = i + 1;
   }
   return pool;
 }
@@ -70,7 +78,7 @@ void ThreadPool::destroy(ThreadPool* pool) {
     state->stop = true;
   }
   state->wake.notify_all();
-  for (int i = 0; i + 1 < state->threads; ++i) state->workers[i].join();
+  for (int i = 0; i + 1 < state->threads; ++i) pthread_join(state->workers[i], nullptr);
   delete state;
   delete pool;
 }

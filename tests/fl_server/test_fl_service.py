@@ -518,9 +518,14 @@ def test_a_command_that_fails_says_one_line_and_returns_one(tmp_path, capsys):
     assert simulate(["--set", "oops"]) == 1
     assert "NAME=VALUE" in capsys.readouterr().err
     data = tmp_path / "d.npz"
+    data.write_bytes(b"not a zip file")
+    options = ["--server", "http://127.0.0.1:9", "--folder", str(tmp_path)]
+    assert client([*options, "--authority", "ab" * 32, "--data", str(data)]) == 1
+    assert "no .npz file" in capsys.readouterr().err
+    assert serve(["task", "t", "--model", str(data), "--folder", str(tmp_path)]) == 1
+    assert "the model does not load" in capsys.readouterr().err
     np.savez(data, x=np.zeros((2, 2)))
-    options = ["--server", "http://127.0.0.1:9", "--folder", str(tmp_path), "--authority", "no"]
-    assert client([*options, "--data", str(data)]) == 1
+    assert client([*options, "--authority", "no", "--data", str(data)]) == 1
     assert "64 hexadecimal digits" in capsys.readouterr().err
 
 

@@ -210,9 +210,9 @@ def test_rounding_errs_by_less_than_a_step_and_is_unbiased():
     params = params_of(length=20_000, value_bits=8)
     delta = np.linspace(-1, 1, 20_000, dtype=np.float32)
     step = 2 / 255
-    words = np.stack(
-        [encode(Update(delta), params, SESSION, seeded(i)(32)) for i in range(50)]
-    )[:, :20_000]
+    words = np.stack([encode(Update(delta), params, SESSION, seeded(i)(32)) for i in range(50)])[
+        :, :20_000
+    ]
     decoded = words * step - 1
     assert abs(decoded - delta).max() <= step
     # The stated bound on the standard error is c / ((2^b - 1) sqrt(n)); five of those everywhere.

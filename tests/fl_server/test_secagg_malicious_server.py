@@ -333,7 +333,7 @@ def test_exactly_the_threshold_of_signatures_is_enough_and_one_less_is_not():
     table = Table()
     table.agree()
     others = [s for s in Agreement.from_bytes(table.reveals.reply).signed if s.client != 10]
-    with pytest.raises(errors.SplitView, match="3 neighbours signed .* 4 are needed"):
+    with pytest.raises(errors.SplitView, match=r"3 neighbours signed .* 4 are needed"):
         table.agreed[10].receive_agreements(Agreement(tuple(others[:3])).to_bytes())
     assert table.agreed[10].receive_agreements(Agreement(tuple(others[:4])).to_bytes()).message
 

@@ -30,9 +30,7 @@ def test_the_round_of_three_can_be_followed_from_its_file_alone():
         assert len(up.sealed) == len(session.neighbours(i)) == 2
         assert len(unpack(bytes.fromhex(fields["vector"]), count, bits)) == count
         revealed = [
-            Reveal.from_bytes(bytes.fromhex(other["reveal"])).shares[
-                session.neighbours(j).index(i)
-            ]
+            Reveal.from_bytes(bytes.fromhex(other["reveal"])).shares[session.neighbours(j).index(i)]
             for j, other in clients.items()
             if j != i
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from ir.cases import TOLERANCE
 from ir.graph import Constant, Graph, Model, Value, Weight
 from ir.op import OPS
 from ir.symbol import symbol
+from tests.helpers import ROOT
 from tests.lite_runtime.models import (
     BATCH,
     cnn_batch,
@@ -279,6 +282,22 @@ def test_the_number_of_threads_does_not_change_a_bit() -> None:
         losses = {s.run(batch, "train")["loss"].tobytes() for s in sessions}
         assert len(losses) == 1
     assert len({s.to_bytes() for s in sessions}) == 1
+
+
+def test_a_session_does_with_the_threads_that_the_system_gives() -> None:
+    program = """
+import resource
+from tests.lite_runtime.models import cnn_batch, open_model, small_cnn
+want = open_model(small_cnn()).run(cnn_batch(8)["image"])
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, used + 2**26))  # stacks for a few threads
+found = open_model(small_cnn(), threads=200).run(cnn_batch(8)["image"])
+assert (found == want).all()
+print("same")
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "same\n", done.stderr
 
 
 def test_two_sessions_at_once_do_not_disturb_each_other() -> None:
