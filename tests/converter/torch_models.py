@@ -8,6 +8,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 def mlp(sizes: tuple[int, ...] = (20, 32, 16, 5)) -> nn.Module:
     layers: list[nn.Module] = [nn.Flatten()]
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
