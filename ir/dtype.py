@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +22,15 @@ class DType(Enum):
     f64 = 8
 
     @property
-    def numpy(self) -> np.dtype:
+    def numpy(self) -> np.dtype[Any]:
         return _NUMPY[self]
 
     @property
     def size_bytes(self) -> int:
-        return _NUMPY[self].itemsize
+        return self.numpy.itemsize
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         return self in (DType.f32, DType.f16, DType.f64)
 
     @staticmethod
@@ -37,13 +39,15 @@ class DType(Enum):
         for dtype, twin in _NUMPY.items():
             if twin == array.dtype:
                 return dtype
-        raise TypeError(f"array of {array.dtype}: want one of {', '.join(d.numpy.name for d in DType)}")
+        raise TypeError(
+            f"array of {array.dtype}: want one of {', '.join(d.numpy.name for d in DType)}"
+        )
 
     def __repr__(self) -> str:
         return self.name
 
 
-_NUMPY = {
+_NUMPY: dict[DType, np.dtype[Any]] = {
     DType.f32: np.dtype(np.float32),
     DType.f16: np.dtype(np.float16),
     DType.i8: np.dtype(np.int8),

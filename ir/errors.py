@@ -1,4 +1,4 @@
-"""The exceptions of `ir`: every one says where, what is wrong with its values, and what was wanted."""
+"""The exceptions of `ir`: each says where, what is wrong with its values, what was wanted."""
 
 
 class IrError(Exception):

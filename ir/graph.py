@@ -24,7 +24,7 @@ Array = np.ndarray
 
 
 class Value:
-    """A tensor: result `index` of `node`, or a leaf (graph input, constant, weight) without a node."""
+    """A tensor: result `index` of `node`, or a leaf (input, constant, weight) without a node."""
 
     __slots__ = ("dtype", "index", "name", "node", "shape")
 
@@ -108,7 +108,9 @@ class Weight(Value):
 
     __slots__ = ("_data", "state", "trainable")
 
-    def __init__(self, data: Any, *, name: str, trainable: bool = True, state: bool = False) -> None:
+    def __init__(
+        self, data: Any, *, name: str, trainable: bool = True, state: bool = False
+    ) -> None:
         array = np.asarray(data)
         super().__init__(array.shape, DType.of(array), name=name)
         self._data = array
@@ -265,7 +267,9 @@ def order(roots: Iterable[Value]) -> tuple[Node, ...]:
 
 def rebuild(node: Node, inputs: Sequence[Value | None]) -> Node:
     """The same node on other inputs of the same shapes and types."""
-    return Node(node.op, inputs, node.attrs, [(v.shape, v.dtype) for v in node.results], node.source)
+    return Node(
+        node.op, inputs, node.attrs, [(v.shape, v.dtype) for v in node.results], node.source
+    )
 
 
 def substitute(roots: Sequence[Value], replaced: Mapping[Value, Value]) -> tuple[Value, ...]:
@@ -294,4 +298,5 @@ def shape_text(shape: Shape) -> str:
 def _call(name: str, *args: Any) -> Value:
     from ir.op import OPS
 
-    return OPS[name](*args)
+    y: Value = OPS[name](*args)
+    return y

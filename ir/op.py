@@ -14,7 +14,7 @@ import numpy as np
 
 from ir.dtype import DType
 from ir.errors import AttrError, DTypeError, ShapeError
-from ir.graph import Array, Constant, Graph, Node, Shape, Value
+from ir.graph import Array, Constant, Graph, Node, Value
 from ir.symbol import Expr
 
 OPS: dict[str, Op] = {}  # every operator by name, in order of declaration
@@ -70,7 +70,7 @@ def exactly(data: Any, dtype: DType = DType.f32) -> Spec:
 
 @dataclass(frozen=True)
 class Case:
-    """One sample call of an operator: inputs (None where an optional one is left out), attributes."""
+    """One sample call of an operator: inputs (None: an optional one is left out), attributes."""
 
     inputs: tuple[Spec | None, ...]
     attrs: dict[str, Any]
@@ -161,12 +161,15 @@ class Op:
         """Numbers and arrays become constants, of the type of the last value among the inputs."""
         dtype = next(v.dtype for v in reversed(inputs) if isinstance(v, Value))
         return [
-            x if x is None or isinstance(x, Value)
+            x
+            if x is None or isinstance(x, Value)
             else Constant(x, dtype=dtype if isinstance(x, (int, float)) else None)
             for x in inputs
         ]
 
-    def _infer(self, rule: Callable[..., Any], given: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
+    def _infer(
+        self, rule: Callable[..., Any], given: Sequence[Any], attrs: dict[str, Any]
+    ) -> list[Any]:
         out = rule(*given, **attrs)
         return out if isinstance(out, list) else [out] * len(self.results)
 

@@ -257,7 +257,9 @@ def _evaluate_atom(atom: Atom, values: Mapping[str, int]) -> int:
     if atom.op == "sym":
         return values[str(atom.args[0])]
     a, b = (evaluate(x, values) for x in atom.args if not isinstance(x, str))
-    return {"floordiv": lambda: a // b, "min": lambda: min(a, b), "max": lambda: max(a, b)}[atom.op]()
+    if atom.op == "floordiv":
+        return a // b
+    return min(a, b) if atom.op == "min" else max(a, b)
 
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:

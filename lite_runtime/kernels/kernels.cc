@@ -23,7 +23,7 @@ size_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs) {
 }
 
 #define ENTRY(op, dtype, isa) {code::op, dtype_of::dtype, #isa, run<op##_attrs, op##_##dtype##_##isa>, nullptr},
-#define ENTRY_SCRATCH(op, dtype, isa)                                             \
+#define ENTRY_SCRATCH(op, dtype, isa)                                      \
   {code::op, dtype_of::dtype, #isa, run<op##_attrs, op##_##dtype##_##isa>, \
    scratch<op##_attrs, op##_##dtype##_##isa##_scratch>},
 

@@ -19,7 +19,9 @@ LITE_REF_KERNELS(X)
 
 #if defined(LITE_AVX2)
 #define X(op, dtype) KERNEL(op, dtype, avx2);
-#define XS(op, dtype) KERNEL(op, dtype, avx2); SCRATCH(op, dtype, avx2);
+#define XS(op, dtype)      \
+  KERNEL(op, dtype, avx2); \
+  SCRATCH(op, dtype, avx2);
 #include "kernels/avx2/list.inc"
 #undef X
 #undef XS
@@ -27,7 +29,9 @@ LITE_REF_KERNELS(X)
 
 #if defined(LITE_NEON)
 #define X(op, dtype) KERNEL(op, dtype, neon);
-#define XS(op, dtype) KERNEL(op, dtype, neon); SCRATCH(op, dtype, neon);
+#define XS(op, dtype)      \
+  KERNEL(op, dtype, neon); \
+  SCRATCH(op, dtype, neon);
 #include "kernels/neon/list.inc"
 #undef X
 #undef XS
