@@ -331,3 +331,9 @@ def test_what_only_looks_like_an_activation_is_left(net: Net) -> None:
     after = find_activation(graph)
     x = np.linspace(-6, 6, 150, dtype=np.float32).reshape(3, 50)
     np.testing.assert_allclose(run(after, x)[0], run(graph, x)[0], atol=1e-5)
+
+
+def test_a_transpose_before_a_sum_with_more_axes_stays() -> None:
+    wide = Constant(np.ones((2, 1, 1, 1), np.float32))
+    graph = Graph.trace(lambda x: ops.transpose(x, perm=(0, 2, 1)) + wide, (2, 3, 4))
+    assert_same(graph, layout(graph), 0)

@@ -18,6 +18,7 @@ from tests.converter.torch_models import CASES, export
 LIMIT = 1e-4  # of the largest difference from ONNX Runtime, over the largest value
 EXPORTERS = {
     "script, opset 13": {"opset": 13},
+    "script, batch norms kept": {"opset": 17, "keep_norms": True},
     "script, opset 17, batch of one": {"opset": 17, "free_batch": False},
     "dynamo": {"dynamo": True},
     "dynamo, batch of one": {"dynamo": True, "free_batch": False},

@@ -185,10 +185,16 @@ def export(
     dynamo: bool = False,
     opset: int | None = None,
     free_batch: bool = True,
+    keep_norms: bool = False,
 ) -> Path:
-    """`module` as an ONNX file with input `x` and output `y`, by either of PyTorch's exporters."""
+    """`module` as an ONNX file with input `x` and output `y`, by either of PyTorch's exporters.
+
+    `keep_norms`: the older exporter does not fold batch norms itself.
+    """
     x = torch.randn(2 if free_batch else 1, *shape)
     options: dict[str, object] = {"opset_version": opset} if opset else {}
+    if keep_norms:
+        options |= {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
     if free_batch and dynamo:
         options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)
     elif free_batch:
