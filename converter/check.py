@@ -120,7 +120,7 @@ def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreemen
             raise ConvertError(f"output {name} is {shapes}")
         same = (x == y) | (np.isnan(x) & np.isnan(y))
         difference = np.where(same, 0.0, np.abs(x - y))
-        difference = np.where(np.isnan(difference), np.inf, difference)
+        difference = np.nan_to_num(difference)
         size = np.abs(np.where(np.isfinite(x), x, 0.0))
         worst = max(worst, float(difference.max(initial=0.0)))
         largest = max(largest, float(size.max(initial=0.0)))

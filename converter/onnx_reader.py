@@ -72,10 +72,24 @@ def parse(source: Any) -> Any:
         name = source if isinstance(source, (str, Path)) else "model"
         reason = f"{type(e).__name__}: {' '.join(str(e).split())}".removesuffix(": ")
         raise ConvertError(f"{name}: not an ONNX model that can be read ({reason})") from None
-    if not proto.graph.output:
+    problem = _problem(proto.graph)
+    if problem:
         name = source if isinstance(source, (str, Path)) else "model"
-        raise ConvertError(f"{name}: not an ONNX model (it has no outputs)")
+        raise ConvertError(f"{name}: not an ONNX model ({problem})")
     return proto
+
+
+def _problem(graph: Any) -> str | None:
+    """What a graph lacks that any model has; damaged text comes as bytes."""
+    if not graph.output:
+        return "it has no outputs"
+    values = (*graph.input, *graph.output, *graph.initializer)
+    names = [v.name for v in values]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+    names += [d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim]
+    names += [a.name for node in graph.node for a in node.attribute]
+    return None if all(isinstance(n, str) for n in names) else "its names are no text"
 
 
 def import_onnx() -> Any:

@@ -69,9 +69,12 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
             have = ", ".join(names) or "none"
             raise ConvertError(f"no weight that can train matches {pattern!r}; there are {have}")
 
+    chosen = [w for w in can_train if any(fnmatchcase(w.name or "", p) for p in patterns)]
+    if twice := sorted({w.name or "" for w in chosen if names.count(w.name or "") > 1}):
+        raise ConvertError(f"{', '.join(twice)}: used in two layouts, which would train apart")
+
     def copy(w: Weight) -> Weight:
-        trains = w in can_train and any(fnmatchcase(w.name or "", p) for p in patterns)
-        return Weight(w.data, name=w.name or "", trainable=trains)
+        return Weight(w.data, name=w.name or "", trainable=w in chosen)
 
     outputs = substitute(graph.outputs, {w: copy(w) for w in graph.weights})
     return Graph(graph.inputs, outputs, graph.output_names)

@@ -271,10 +271,10 @@ def _matched(takes: tuple[TensorInfo, ...], inputs: Any) -> list[tuple[TensorInf
             )
         return [(takes[0], inputs)]
     names = [i.name for i in takes]
-    if missing := [n for n in names if n not in inputs]:
-        raise LiteError(f"input {missing[0]} is missing; want {_list(names)}")
     if unknown := [n for n in inputs if n not in names]:
         raise LiteError(f"input {unknown[0]}: no such input; want {_list(names)}")
+    if missing := [n for n in names if n not in inputs]:
+        raise LiteError(f"input {missing[0]} is missing; want {_list(names)}")
     return [(i, inputs[i.name]) for i in takes]
 
 

@@ -150,6 +150,12 @@ class _Tracker:
         for g in channels.parts:
             self.find(g).fixed = True
 
+    def channels_of(self, v: Value | None, size: int) -> Channels:
+        """The channels of a value's last axis; those that nothing here makes must stay."""
+        if v is None or v not in self.tag:
+            return Channels((self.new(size, fixed=True),))
+        return self.tag[v]
+
     def new(self, size: int, *, fixed: bool = False) -> Group:
         group = Group(size, fixed=fixed)
         self.parent[group] = group
@@ -186,10 +192,7 @@ class _Tracker:
         if not isinstance(w, Weight) or (b is not None and not isinstance(b, Weight)):
             self.fix(x)
             return
-        if x in self.tag:
-            self.attach(w, in_axis, self.tag[x])
-        elif (w, in_axis) in self.axes:  # a second use of the layer, on an input that must stay
-            self.fix_channels(self.axes[w, in_axis])
+        self.attach(w, in_axis, self.channels_of(x, int(w.data.shape[in_axis])))
         if (w, 0) not in self.axes:
             made = self.new(int(w.data.shape[0]))
             made.producers.append((w, 0))
@@ -201,14 +204,12 @@ class _Tracker:
     def join(self, node: Node, axes: dict[int, int]) -> None:
         """A layer with per-channel weights: input i has the channels along axes[i]."""
         x = node.inputs[0]
-        if x not in self.tag:
-            for i, axis in axes.items():  # a layer that is used elsewhere too
-                if (node.inputs[i], axis) in self.axes:
-                    self.fix_channels(self.axes[node.inputs[i], axis])  # type: ignore[index]
+        if x is None or not isinstance(x.shape[-1], int):
             return
+        channels = self.channels_of(x, x.shape[-1])
         for i, axis in axes.items():
-            self.attach(node.inputs[i], axis, self.tag[x])
-        self.tag[node.results[0]] = self.tag[x]
+            self.attach(node.inputs[i], axis, channels)
+        self.tag[node.results[0]] = channels
 
     def weigh(self, node: Node) -> None:
         """Remember by how much a batch norm in inference scales the filters before it."""
@@ -263,13 +264,11 @@ class _Tracker:
         """The channels of the inputs one after the other; those that are not followed stay."""
         parts: list[Group] = []
         for v in node.present_inputs:
-            if v not in self.tag:
-                if not isinstance(v.shape[-1], int):
-                    for u in node.inputs:
-                        self.fix(u)
-                    return
-                self.tag[v] = Channels((self.new(v.shape[-1], fixed=True),))
-            channels = self.tag[v]
+            if not isinstance(v.shape[-1], int):
+                for u in node.inputs:
+                    self.fix(u)
+                return
+            channels = self.channels_of(v, v.shape[-1])
             parts += channels.parts * channels.repeats
         self.tag[node.results[0]] = Channels(tuple(parts))
 

@@ -177,7 +177,11 @@ class _Quantizer:
         scale = np.maximum(q.symmetric_scale(w.data, axis), least).astype(np.float32)
         key = (w, scale.tobytes())
         if key not in self.weights:
-            self.weights[key] = fixed_like(w, q.quantize_weight(w.data, scale, axis))
+            stored = fixed_like(w, q.quantize_weight(w.data, scale, axis))
+            others = sum(other is w for other, _ in self.weights)
+            if w.name and others:
+                stored.name = f"{w.name}.{others + 1}"
+            self.weights[key] = stored
         return self.weights[key], scale
 
     def binary(self, node: Node, y: Value, kind: Activation = Activation.none) -> Stored | None:

@@ -1,4 +1,4 @@
-"""The model library: trained variants with measured accuracy, size and latency, searched by what fits."""
+"""The model library: trained variants of measured accuracy, size and latency, and a search."""
 
 from cloud.nas.cost import device_id, measure_latency_ms
 from cloud.nas.library import Entry, Library, LibraryError

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from ir.dtype import DType
+BATCH_S = 1e-3  # a clock's grain and a call's jitter vanish in a batch of runs this long
+BATCHES, LEAST_BATCHES = 50, 5
+BUDGET_S = 1.0  # slow models are timed by fewer batches
 
 
 def device_id(threads: int) -> str:
@@ -23,25 +26,38 @@ def device_id(threads: int) -> str:
     return "-".join(filter(None, (name, words, f"{threads}t")))
 
 
-def measure_latency_ms(model: bytes | str | Path, *, threads: int = 1, runs: int = 50) -> float:
-    """The median time of one example through `infer`, in milliseconds, after warm-up runs."""
+def measure_latency_ms(model: bytes | str | Path, *, threads: int = 1) -> float:
+    """The median time of one example through `infer`, in milliseconds, the call from Python
+    included. Free dimensions are as small as the model lets them be. Raises LiteError."""
     import lite_runtime as lite
+    from lite_runtime.bench import random_inputs
 
     session = lite.load(model, threads=threads)
-    rng = np.random.default_rng(0)
-    inputs = {}
-    for spec in session.inputs("infer"):
-        shape = tuple(d if isinstance(d, int) else 1 for d in spec.shape)
-        dtype = DType[spec.dtype].numpy if spec.dtype in DType.__members__ else np.dtype(spec.dtype)
-        floats = dtype.kind == "f"
-        inputs[spec.name] = (
-            rng.standard_normal(shape).astype(dtype) if floats else np.zeros(shape, dtype)
-        )
-    for _ in range(max(3, runs // 10)):
-        session.run(inputs)
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        session.run(inputs)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times)) * 1e3
+    inputs = random_inputs(session, "infer")
+    return 1e3 * median_s(lambda: session.run(inputs, "infer"))
+
+
+def median_s(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """The median time of a call in seconds, over batches of calls after one batch that warms up.
+
+    A median ignores the batches in which something else had the processor.
+    """
+    start = clock()
+    call()
+    first = clock() - start
+    warm = _timed(call, _size(first), clock)
+    size = _size(warm)
+    batches = max(LEAST_BATCHES, min(BATCHES, int(BUDGET_S / max(size * warm, 1e-9))))
+    return float(np.median([_timed(call, size, clock) for _ in range(batches)]))
+
+
+def _size(call_s: float) -> int:
+    return max(1, min(1000, round(BATCH_S / max(call_s, 1e-9))))
+
+
+def _timed(call: Callable[[], object], size: int, clock: Callable[[], float]) -> float:
+    """Seconds of one call, the mean of `size` of them."""
+    start = clock()
+    for _ in range(size):
+        call()
+    return (clock() - start) / size

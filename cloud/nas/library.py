@@ -6,22 +6,31 @@ checked and ready to run.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-import shutil
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cloud.nas.cost import device_id, measure_latency_ms
 from ir.files import write_whole
 
 INDEX = "library.json"
+LOCK = ".lock"
 FORMAT = 1
+NAME = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+)  # becomes a file's name: no way out of a folder
+SHA256 = re.compile(r"[0-9a-f]{64}")
+LARGEST = 1 << 53  # no size or time of ours is above, and JSON is exact up to it
 
 
 class LibraryError(Exception):
-    """A library that is damaged, or a request that it cannot answer."""
+    """A library that is damaged, or a request that it cannot answer; the message is one line."""
 
 
 @dataclass
@@ -42,14 +51,14 @@ class Entry:
 
 
 class Library:
-    """Open the library in `folder`, or start one there. Raises LibraryError if it is damaged."""
+    """Open the library in `folder`, or start one there. Raises LibraryError if it is damaged.
+
+    Several processes may add to one library at a time.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.entries: dict[str, Entry] = {}
-        index = self.folder / INDEX
-        if index.exists():
-            self.entries = {e.name: e for e in _read(index)}
+        self.entries = self._read()
 
     def add(
         self,
@@ -62,27 +71,31 @@ class Library:
         facts: dict[str, str] | None = None,
     ) -> Entry:
         """Copy a model in and measure it on this device. A model of the same name is replaced."""
-        if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
-            raise LibraryError(f"name {name!r}: want letters, digits, - _ and .")
-        if not 0 <= accuracy <= 1:
-            raise LibraryError(f"{name}: accuracy is {accuracy}, want 0 to 1")
         data = model if isinstance(model, bytes) else _bytes(Path(model))
         entry = Entry(name, task, float(accuracy), len(data), hashlib.sha256(data).hexdigest())
         entry.facts = dict(facts or {})
-        entry.latency_ms = {device_id(t): measure_latency_ms(data, threads=t) for t in threads}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / entry.file, data)
-        self.entries[name] = entry
-        self._save()
+        _check(entry)
+        entry.latency_ms = {device_id(t): _latency_ms(name, data, t) for t in threads}
+        with self._changing():
+            write_whole(self.folder / entry.file, data)
+            self.entries[name] = entry
         return entry
 
     def measure(self, threads: int = 1, *, again: bool = False) -> None:
         """Measure on this device every model that has no latency for it yet."""
         device = device_id(threads)
-        for entry in self.entries.values():
-            if again or device not in entry.latency_ms:
-                entry.latency_ms[device] = measure_latency_ms(self.path(entry), threads=threads)
-        self._save()
+        found = {
+            name: _latency_ms(name, self.read(entry), threads)
+            for name, entry in self.entries.items()
+            if again or device not in entry.latency_ms
+        }
+        if found:
+            measured = {name: self.entries[name].sha256 for name in found}
+            with self._changing():
+                for name, ms in found.items():
+                    entry = self.entries.get(name)
+                    if entry is not None and entry.sha256 == measured[name]:
+                        entry.latency_ms[device] = ms
 
     def search(
         self,
@@ -114,34 +127,102 @@ class Library:
             found, key=lambda e: (-e.accuracy, e.latency_ms.get(device, never), e.size_bytes)
         )
 
-    def path(self, entry: Entry) -> Path:
-        """The model's file, checked against the index."""
+    def read(self, entry: Entry) -> bytes:
+        """The model's bytes, which are those that were added."""
         path = self.folder / entry.file
         data = _bytes(path)
         if hashlib.sha256(data).hexdigest() != entry.sha256:
             raise LibraryError(f"{path}: not the file that was added; add it again")
-        return path
+        return data
+
+    def path(self, entry: Entry) -> Path:
+        """The model's file, checked against the index."""
+        self.read(entry)
+        return self.folder / entry.file
 
     def export(self, name: str, target: str | Path) -> Path:
         """Copy a model's file out of the library."""
         if name not in self.entries:
             raise LibraryError(f"no model {name!r}; has {sorted(self.entries)}")
-        return Path(shutil.copyfile(self.path(self.entries[name]), target))
+        data, target = self.read(self.entries[name]), Path(target)
+        try:
+            write_whole(target, data)
+        except OSError as e:
+            raise LibraryError(f"{target}: {e.strerror}") from None
+        return target
 
-    def _save(self) -> None:
-        rows = [asdict(e) for e in sorted(self.entries.values(), key=lambda e: e.name)]
-        text = json.dumps({"format": FORMAT, "models": rows}, indent=2) + "\n"
-        write_whole(self.folder / INDEX, text.encode())
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """What others added meanwhile, with what the block changes, becomes the index."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / LOCK).open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed
+                self.entries = self._read()
+                yield
+                rows = [asdict(e) for e in sorted(self.entries.values(), key=lambda e: e.name)]
+                text = json.dumps({"format": FORMAT, "models": rows}, indent=2) + "\n"
+                write_whole(self.folder / INDEX, text.encode())
+        except OSError as e:
+            raise LibraryError(f"{self.folder}: cannot write: {e.strerror}") from None
+
+    def _read(self) -> dict[str, Entry]:
+        index = self.folder / INDEX
+        if not index.exists():
+            return {}
+        try:
+            content = json.loads(index.read_bytes())
+            if content["format"] != FORMAT:
+                raise LibraryError(f"format {content['format']!r}, want {FORMAT}")
+            entries = [_checked(Entry(**row)) for row in content["models"]]
+            names = {e.name.lower() for e in entries}  # some file systems know one case only
+            if len(names) != len(entries):
+                raise LibraryError(f"{len(entries)} models have {len(names)} names")
+        except (LibraryError, OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+            why = str(e) if isinstance(e, LibraryError) else f"{type(e).__name__}: {e}"
+            raise LibraryError(f"{index}: not a library index ({why})") from None
+        return {e.name: e for e in entries}
 
 
-def _read(index: Path) -> list[Entry]:
+def _check(e: Entry) -> None:
+    """Refuse what cannot be an entry, be it from a caller or from a file."""
+    if not isinstance(e.name, str) or not NAME.fullmatch(e.name):
+        raise LibraryError(
+            f"name {str(e.name)[:120]!r}: want up to 100 of letters, digits, - _ . "
+            "and a letter or digit first"
+        )
+    if not isinstance(e.task, str):
+        raise LibraryError(f"{e.name}: task is {e.task!r}, want a text")
+    if not (_is_number(e.accuracy) and 0 <= e.accuracy <= 1):
+        raise LibraryError(f"{e.name}: accuracy is {e.accuracy}, want 0 to 1")
+    if not (type(e.size_bytes) is int and 0 < e.size_bytes <= LARGEST):
+        raise LibraryError(f"{e.name}: size_bytes is {e.size_bytes}, want 1 to {LARGEST}")
+    if not isinstance(e.sha256, str) or not SHA256.fullmatch(e.sha256):
+        raise LibraryError(f"{e.name}: sha256 is {e.sha256!r}, want 64 hexadecimal digits")
+    if not _is_dict(e.latency_ms, lambda ms: _is_number(ms) and ms > 0):
+        raise LibraryError(f"{e.name}: latency_ms is {e.latency_ms}, want milliseconds by device")
+    if not _is_dict(e.facts, lambda text: isinstance(text, str)):
+        raise LibraryError(f"{e.name}: facts are {e.facts}, want texts by name")
+
+
+def _checked(e: Entry) -> Entry:
+    _check(e)
+    return e
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LARGEST  # false for NaN
+
+
+def _is_dict(value: Any, fits: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(k, str) and fits(v) for k, v in value.items())
+
+
+def _latency_ms(name: str, data: bytes, threads: int) -> float:
     try:
-        content = json.loads(index.read_bytes())
-        if content["format"] != FORMAT:
-            raise LibraryError(f"{index}: format {content['format']}, want {FORMAT}")
-        return [Entry(**row) for row in content["models"]]
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise LibraryError(f"{index}: not a library index ({type(e).__name__}: {e})") from None
+        return measure_latency_ms(data, threads=threads)
+    except ValueError as e:  # the runtime's refusal
+        raise LibraryError(f"{name}: {e}") from None
 
 
 def _bytes(path: Path) -> bytes:

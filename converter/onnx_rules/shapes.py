@@ -229,4 +229,9 @@ def one_hot(_: Reader, attrs: dict[str, Any], x: Item, depth: Item, values: Item
         raise ConvertError(f"axis {attrs['axis']}; want the last one")
     off, on = known(values, "values").ravel().tolist()
     count = int(number(depth, "depth"))
+    if isinstance(x, np.ndarray):
+        x = np.where(x < 0, x + count, x)
+    else:
+        v = as_value(x)
+        x = OPS["where"](OPS["less"](v, 0), v + count, v)  # negative ones count from the end
     return compute(OPS["one_hot"], x, depth=count, on=float(on), off=float(off))

@@ -10,6 +10,7 @@ from converter.passes.fuse_activation import fuse_activation, fuse_trained_activ
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
 from converter.passes.layout import layout
+from converter.passes.unique_names import unique_names
 from ir.graph import Graph
 from ir.passes import common_subexpression, constant_folding, dead_code
 
@@ -25,6 +26,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_activation,
     common_subexpression,
     dead_code,
+    unique_names,
 )
 
 # For each entry of a model that trains, once it was differentiated. They make no new weights:

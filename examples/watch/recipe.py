@@ -8,6 +8,7 @@ that was trained on a few people be tuned on a device by a handful of steps.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,6 @@ PRUNED = 1 / 3  # of the channels
 HEAD = ("head.*",)
 DEVICE_OPTIMIZER = "momentum:lr=0.01,momentum=0.9"
 CALIBRATION_WINDOWS = 256
-TEACHER_EPOCHS, STUDENT_EPOCHS, TUNING_EPOCHS, VARIANT_EPOCHS = 16, 25, 12, 20
 THREADS = 2
 TASK = "watch exercises"
 
@@ -41,8 +41,18 @@ Stem = tuple[int, int, int]  # kernel, stride, channels
 Say = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class Epochs:
+    """How long each net is trained; `tuning` is what follows pruning."""
+
+    teacher: int = 16
+    student: int = 25
+    tuning: int = 12
+    variant: int = 20
+
+
 class WatchNet(nn.Module):
-    """x [n,100,1,6] -> logits [n,7]: a stem, blocks, global average pool, batch norm, linear head."""
+    """x [n,100,1,6] -> logits [n,7]: a base, its features pooled over time, batch norm, a head."""
 
     def __init__(
         self, base: list[nn.Module], features: int, rng: np.random.Generator, dropout: float = 0
@@ -73,6 +83,7 @@ class Stage:
     size_bytes: int
     latency_ms: float
     accuracy: float  # on the validation people
+    seconds: float  # to train and convert it
 
 
 @dataclass(frozen=True)
@@ -119,40 +130,45 @@ def student(rng: np.random.Generator) -> WatchNet:
     return separable((9, 2, 48), [(5, 2, 64), (5, 2, 96)], rng)
 
 
-def train_base(data: WatchData, folder: Path, seed: int, say: Say) -> Base:
+def train_base(
+    data: WatchData, folder: Path, seed: int, say: Say, epochs: Epochs | None = None
+) -> Base:
     """Teacher, student, pruned student, int8; each stage measured; `.ms` files in `folder`."""
-    rng = np.random.default_rng(seed)
-    stages = []
+    epochs, rng, stages = epochs or Epochs(), np.random.default_rng(seed), []
+    start = time.perf_counter()
 
     def finished(name: str, net: WatchNet, path: Path) -> None:
+        nonlocal start
+        seconds = time.perf_counter() - start
         accuracy = accuracy_of_file(path, data.validation)
         size, latency = path.stat().st_size, measure_latency_ms(path)
-        stages.append(Stage(name, parameters(net), size, latency, accuracy))
+        stages.append(Stage(name, parameters(net), size, latency, accuracy, seconds))
         say(
-            f"{name}: {size / 1000:.1f} kB, {latency:.3f} ms, accuracy {accuracy:.3f} on new people"
+            f"{name}: {size / 1000:.1f} kB, {latency:.4f} ms, accuracy {accuracy:.3f} on new people"
         )
+        start = time.perf_counter()
 
     big = teacher(rng)
-    train_teacher(big, data, seed)
+    train_teacher(big, data, seed, epochs)
     finished("teacher", big, export(big, folder / "teacher.ms"))
     small = student(rng)
-    _train(distill, small, data, STUDENT_EPOCHS, seed, teacher=big)
+    _train(distill, small, data, epochs.student, seed, teacher=big)
     finished("student", small, export(small, folder / "student.ms"))
     prune(inference_graph(small, INPUT), PRUNED, spare=(small.last_weight,))
-    _train(distill, small, data, TUNING_EPOCHS, seed, teacher=big)
+    _train(distill, small, data, epochs.tuning, seed, teacher=big)
     finished("pruned", small, export(small, folder / "pruned.ms"))
     device = export_for_devices(small, data, folder / "device.ms", rng)
     finished("int8 base", small, device)
     return Base(big, device, tuple(stages))
 
 
-def train_teacher(net: WatchNet, data: WatchData, seed: int) -> None:
-    _train(fit, net, data, TEACHER_EPOCHS, seed)
+def train_teacher(net: WatchNet, data: WatchData, seed: int, epochs: Epochs) -> None:
+    _train(fit, net, data, epochs.teacher, seed)
 
 
-def train_variant(net: WatchNet, data: WatchData, big: WatchNet, seed: int) -> None:
+def train_variant(net: WatchNet, data: WatchData, big: WatchNet, seed: int, epochs: Epochs) -> None:
     """Train one architecture for the model library."""
-    _train(distill, net, data, VARIANT_EPOCHS, seed, teacher=big)
+    _train(distill, net, data, epochs.variant, seed, teacher=big)
 
 
 def export(net: WatchNet, path: Path) -> Path:

@@ -1,46 +1,154 @@
-"""The demo's report: a table for the terminal, JSON for programs, one page with plots."""
+"""The demo's report: tables for the terminal, JSON for programs, one page with plots."""
 
 from __future__ import annotations
 
-import html
-import io
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from ir.files import write_whole
+
 Result = dict[str, Any]
-WHEN = ("before", "federated", "personalised")
+Spread = dict[str, float | None]
+WHEN = {
+    "before": "before",
+    "federated": "federated",
+    "personalised": "personalised",
+    "local_only": "local only",
+}
 STAGES = ("download", "train", "advertise", "share", "mask", "vector", "agree", "reveal")
+PHASES = {"cloud": "cloud", "rounds": "federated rounds", "personal": "on each device"}
 
 
-def summarise(seeds: Sequence[Result], library: Result, seconds: float) -> Result:
-    """Everything that is shown, from the results of the seeds."""
-    accuracy = {when: [mean(s["outcome"][when]) for s in seeds] for when in WHEN}
-    gains = [f - b for b, f in zip(accuracy["before"], accuracy["federated"], strict=True)]
-    reports = [r for s in seeds for device in s["outcome"]["reports"] for r in device]
+@dataclass(frozen=True)
+class Table:
+    """The first column is text, the others are numbers."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+    def __str__(self) -> str:
+        rows = [self.head, *self.rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.head))]
+        lines = [
+            "  ".join(
+                cell.ljust(w) if i == 0 else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        return "\n".join([self.title, "", lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def summarise(seeds: Sequence[Result], library: Result) -> Result:
+    """Everything that is shown, from the results of the seeds and of the library."""
+    outcomes = [s["outcome"] for s in seeds]
+    accuracy = {when: [mean(o[when]) for o in outcomes] for when in WHEN}
+    gains = _differences(accuracy["federated"], accuracy["before"])
+    new_people = [[o["new_people"][i] for o in outcomes] for i in (0, 1)]
+    reports = [r for o in outcomes for device in o["reports"] for r in device]
     whole = [r for r in reports if r["outcome"] == "done"]
     return {
         "accuracy": {when: _spread(values) for when, values in accuracy.items()},
         "gain": _spread(gains),
         "gain_by_seed": gains,
+        "gain_over_local_only": _spread(
+            _differences(accuracy["personalised"], accuracy["local_only"])
+        ),
+        "new_people": {
+            "before": _spread(new_people[0]),
+            "federated": _spread(new_people[1]),
+            "gain": _spread(_differences(new_people[1], new_people[0])),
+        },
         "traffic": {
             "bytes_up": mean(r["bytes_up"] for r in whole),
-            "bytes_down": mean(r["bytes_down"] for r in whole),
+            "bytes_down": mean(r["bytes_down"] for r in whole if r["round"] > 1),
             "bytes_down_first_round": mean(r["bytes_down"] for r in whole if r["round"] == 1),
+            "all_bytes_up": sum(r["bytes_up"] for r in reports),
+            "all_bytes_down": sum(r["bytes_down"] for r in reports),
         },
         "device_seconds": {
             stage: mean(r["seconds"].get(stage, 0.0) for r in whole) for stage in STAGES
         },
-        "dropped": [d for s in seeds for d in s["outcome"]["dropped"]],
+        "dropped": [[s["seed"], *d] for s in seeds for d in s["outcome"]["dropped"]],
         "library": library,
         "seeds": list(seeds),
-        "seconds": seconds,
+        "seconds": sum(sum(s["seconds"].values()) for s in seeds) + library["seconds"],
     }
 
 
+def write(result: Result, folder: Path) -> list[str]:
+    """The names of the files: the tables, the page, and everything as JSON. All or none change."""
+    from examples.watch.page import page  # needs matplotlib
+
+    contents = {
+        "report.txt": text(result),
+        "report.html": page(result),
+        "report.json": json.dumps(result, indent=1),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        write_whole(folder / name, (content.rstrip() + "\n").encode())
+    return list(contents)
+
+
 def text(result: Result) -> str:
-    """The tables of the terminal."""
+    """The tables and the notes below them."""
+    return "\n\n".join(["", *map(str, tables(result)), *notes(result)])
+
+
+def tables(result: Result) -> list[Table]:
     first = result["seeds"][0]
+    return [
+        _cloud(first),
+        _library(result),
+        _devices(first),
+        _all_seeds(result),
+        _dropped(result),
+        _times(result),
+        _round(result),
+    ]
+
+
+def notes(result: Result) -> list[str]:
+    """What the tables say, in sentences."""
+    seeds, traffic, accuracy = len(result["seeds"]), result["traffic"], result["accuracy"]
+    new = result["new_people"]
+    spread = "" if seeds == 1 else f" (mean ± standard deviation over {seeds} seeds)"
+    return [
+        f"Federation moves the devices' accuracy on their held-out windows by "
+        f"{points(result['gain'])} over the base{spread}.",
+        f"People who never took part: {plus(new['before'])} with the base, "
+        f"{plus(new['federated'])} with the federated head ({points(new['gain'])}).",
+        f"Devices alone, with their own labels and as many epochs: {plus(accuracy['local_only'])}. "
+        f"Personalised after federation: {plus(accuracy['personalised'])} "
+        f"({points(result['gain_over_local_only'])}).",
+        f"A device's round: {traffic['bytes_up']:,.0f} B up, {traffic['bytes_down']:,.0f} B down "
+        f"({traffic['bytes_down_first_round']:,.0f} B in the first round, with the model). "
+        f"All devices and rounds: {traffic['all_bytes_up'] / 1e6:.2f} MB up, "
+        f"{traffic['all_bytes_down'] / 1e6:.2f} MB down.",
+    ]
+
+
+def plus(spread: Spread) -> str:
+    sd = spread["sd"]
+    return f"{spread['mean']:.3f}" + ("" if sd is None else f" ± {sd:.3f}")
+
+
+def points(spread: Spread) -> str:
+    sd = spread["sd"]
+    return f"{100 * spread['mean']:+.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}") + " points"
+
+
+def latency_ms(result: Result, model: Result) -> float:
+    return float(model["latency_ms"][result["library"]["device"]])
+
+
+def _cloud(seed: Result) -> Table:
     rows = [
         (
             s["name"],
@@ -48,196 +156,88 @@ def text(result: Result) -> str:
             f"{s['size_bytes'] / 1000:.1f}",
             f"{s['latency_ms']:.4f}",
             f"{s['accuracy']:.3f}",
+            f"{s['seconds']:.1f}",
         )
-        for s in first["stages"]
+        for s in seed["stages"]
     ]
-    parts = [f"\ncloud, seed {first['seed']} (accuracy on people not seen)"]
-    parts.append(_table(("stage", "parameters", "kB", "ms", "accuracy"), rows))
-    best = result["library"]["best"]
+    head = ("stage", "parameters", "size kB", "latency ms", "accuracy", "made in s")
+    return Table(f"Cloud, seed {seed['seed']} (accuracy on people not seen)", head, rows)
+
+
+def _library(result: Result) -> Table:
+    library = result["library"]
     rows = [
         (
-            m["name"] + (" *" if m["name"] == best else ""),
+            m["name"] + (" *" if m["name"] == library["best"] else ""),
             f"{m['size_bytes'] / 1000:.1f}",
-            f"{_latency(result, m):.4f}",
+            f"{latency_ms(result, m):.4f}",
             f"{m['accuracy']:.3f}",
         )
-        for m in sorted(result["library"]["models"], key=lambda m: _latency(result, m))
+        for m in sorted(library["models"], key=lambda m: latency_ms(result, m))
     ]
-    parts.append(f"\nlibrary (* the best under {result['library']['limit_ms']:.4f} ms)")
-    parts.append(_table(("model", "kB", "ms", "accuracy"), rows))
-    outcome = first["outcome"]
+    title = f"Library on {library['device']} (* the best within {library['limit_ms']:.4f} ms)"
+    return Table(title, ("model", "size kB", "latency ms", "accuracy"), rows)
+
+
+def _devices(seed: Result) -> Table:
+    outcome = seed["outcome"]
+    vanished = {name for name, *_ in outcome["dropped"]}
     rows = [
-        (name, *(f"{outcome[when][i]:.3f}" for when in WHEN))
+        (name + (" †" if name in vanished else ""), *(f"{outcome[w][i]:.3f}" for w in WHEN))
         for i, name in enumerate(outcome["names"])
     ]
-    parts.append(f"\ndevices, seed {first['seed']} (accuracy on their own held-out windows)")
-    parts.append(_table(("device", *WHEN), rows))
+    title = f"Devices, seed {seed['seed']} (accuracy on their held-out windows; † vanished once)"
+    return Table(title, ("device", *WHEN.values()), rows)
+
+
+def _all_seeds(result: Result) -> Table:
+    rows = []
+    for s, gain in zip(result["seeds"], result["gain_by_seed"], strict=True):
+        outcome = s["outcome"]
+        means = [f"{mean(outcome[when]):.3f}" for when in WHEN]
+        people = [f"{a:.3f}" for a in outcome["new_people"]]
+        rows.append((str(s["seed"]), *means, f"{100 * gain:+.1f}", *people))
+    if len(rows) > 1:
+        means = [plus(result["accuracy"][when]) for when in WHEN]
+        people = [plus(result["new_people"][when]) for when in ("before", "federated")]
+        gain = points(result["gain"]).removesuffix(" points")
+        rows.append(("mean ± sd", *means, gain, *people))
+    head = ("seed", *WHEN.values(), "gain, points", "new people", "… federated")
+    return Table(
+        "All seeds (mean accuracy of the devices; of people who never took part)", head, rows
+    )
+
+
+def _dropped(result: Result) -> Table:
+    """Who vanished, and how many the sum of that round has."""
+    seeds = {s["seed"]: s["outcome"]["rounds"] for s in result["seeds"]}
+    rows = []
+    for seed, name, number, stage in result["dropped"]:
+        told = next(r for r in seeds[seed] if r["number"] == number)
+        counts = f"{told['survivors']} of {told['clients']}"
+        rows.append((f"{name}, seed {seed}", str(number), stage, counts))
+    head = ("device", "round", "last stage", "devices in the sum")
+    return Table("Vanished in the middle of a round", head, rows)
+
+
+def _times(result: Result) -> Table:
     rows = [
-        (str(s["seed"]), *(f"{mean(s['outcome'][when]):.3f}" for when in WHEN), f"{100 * g:+.1f}")
-        for s, g in zip(result["seeds"], result["gain_by_seed"], strict=True)
+        (f"seed {s['seed']}", *(f"{s['seconds'][p]:.1f}" for p in PHASES)) for s in result["seeds"]
     ]
-    rows.append(
-        (
-            "mean ± sd",
-            *(_plus(result["accuracy"][when]) for when in WHEN),
-            _plus(result["gain"], 100),
-        )
-    )
-    parts.append("\nall seeds (mean over the devices; gain of federation over the base in points)")
-    parts.append(_table(("seed", *WHEN, "gain"), rows))
-    parts.append("")
-    parts.append(_costs(result))
-    return "\n".join(parts)
+    rows.append(("library", f"{result['library']['seconds']:.1f}", "", ""))
+    title = f"Time, seconds (in all {result['seconds']:.0f} s)"
+    return Table(title, ("part", *PHASES.values()), rows)
 
 
-def _costs(result: Result) -> str:
-    traffic, seconds = result["traffic"], result["device_seconds"]
-    dropped = ", ".join(f"{name} after {stage} (round {n})" for name, n, stage in result["dropped"])
-    times = ", ".join(f"{stage} {1000 * s:.0f}" for stage, s in seconds.items())
-    return (
-        f"a device's round: {traffic['bytes_up']:,.0f} B up, {traffic['bytes_down']:,.0f} B down "
-        f"({traffic['bytes_down_first_round']:,.0f} B in the first, with the model)\n"
-        f"milliseconds of a device's round, waiting for others included: {times}\n"
-        f"vanished: {dropped}\n"
-        f"in all {result['seconds']:.0f} s"
-    )
+def _round(result: Result) -> Table:
+    rows = [(stage, f"{1000 * s:.0f}") for stage, s in result["device_seconds"].items()]
+    return Table("A device's round (mean; waiting for others included)", ("stage", "ms"), rows)
 
 
-def page(result: Result) -> str:
-    """One self-contained HTML page with plots."""
-    plots = [
-        ("Accuracy by round", _plot(lambda ax: _by_round(ax, result))),
-        (
-            "Each device, before and after",
-            _plot(lambda ax: _by_device(ax, result["seeds"][0]), wide=True),
-        ),
-        ("What compression does", _plot(lambda ax: _compression(ax, result["seeds"][0]))),
-        ("The model library", _plot(lambda ax: _library(ax, result))),
-        ("Where a device's round goes", _plot(lambda ax: _times(ax, result))),
-    ]
-    figures = "\n".join(
-        f"<figure><figcaption>{title}</figcaption>{svg}</figure>" for title, svg in plots
-    )
-    gain = result["gain"]
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>MindSpan demo</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222 }}
-figure {{ display: inline-block; margin: 1rem 1rem 1rem 0; vertical-align: top }}
-figcaption {{ font-weight: 600 }}
-pre {{ background: #f6f6f4; padding: 1rem; overflow-x: auto }}
-svg {{ max-width: 100%; height: auto }}
-</style>
-<h1>From the cloud to the watch and back</h1>
-<p>A base trained on two people is distilled, pruned and made int8. {len(result["seeds"][0]["outcome"]["names"])}
-devices of other people train its head on their own movements; the server learns only the sum of their updates.
-Federation gains <b>{100 * gain["mean"]:.1f} ± {100 * gain["sd"]:.1f} points</b> over the base on the
-devices' held-out windows ({len(result["seeds"])} seeds).</p>
-{figures}
-<pre>{html.escape(text(result))}</pre>
-</html>
-"""
+def _spread(values: Sequence[float]) -> Spread:
+    """mean and sample standard deviation (None for one value)"""
+    return {"mean": mean(values), "sd": stdev(values) if len(values) > 1 else None}
 
 
-def _by_round(ax: Any, result: Result) -> None:
-    for s in result["seeds"]:
-        ax.plot(s["outcome"]["by_round"], marker="o", markersize=3, label=f"seed {s['seed']}")
-    ax.set(xlabel="round (0: the base)", ylabel="mean accuracy over devices")
-    ax.legend()
-
-
-def _by_device(ax: Any, seed: Result) -> None:
-    outcome = seed["outcome"]
-    order = sorted(range(len(outcome["names"])), key=lambda i: outcome["before"][i])
-    for k, when in enumerate(WHEN):
-        ax.bar(
-            [x + (k - 1) * 0.27 for x in range(len(order))],
-            [outcome[when][i] for i in order],
-            0.27,
-            label=when,
-        )
-    ax.set_xticks(
-        range(len(order)), [outcome["names"][i] for i in order], rotation=60, ha="right", fontsize=7
-    )
-    ax.set(ylabel="accuracy")
-    ax.legend(loc="lower right")
-
-
-def _compression(ax: Any, seed: Result) -> None:
-    for s in seed["stages"]:
-        ax.plot(s["size_bytes"] / 1000, s["accuracy"], "o")
-        ax.annotate(
-            s["name"],
-            (s["size_bytes"] / 1000, s["accuracy"]),
-            xytext=(5, 4),
-            textcoords="offset points",
-        )
-    ax.set(xlabel="size of the file, kB", ylabel="accuracy on people not seen", xscale="log")
-    ax.margins(0.2)
-
-
-def _library(ax: Any, result: Result) -> None:
-    for m in result["library"]["models"]:
-        x = 1000 * _latency(result, m)
-        ax.plot(
-            x,
-            m["accuracy"],
-            "o",
-            color="tab:orange" if m["name"] == result["library"]["best"] else "tab:blue",
-        )
-        ax.annotate(
-            m["name"], (x, m["accuracy"]), xytext=(5, 4), textcoords="offset points", fontsize=8
-        )
-    ax.axvline(1000 * result["library"]["limit_ms"], linestyle=":", color="gray")
-    ax.set(xlabel="latency, microseconds", ylabel="accuracy on people not seen")
-    ax.margins(0.2)
-
-
-def _times(ax: Any, result: Result) -> None:
-    seconds = result["device_seconds"]
-    ax.barh(list(seconds), [1000 * s for s in seconds.values()])
-    ax.invert_yaxis()
-    ax.set(xlabel="milliseconds, waiting for others included")
-
-
-def _plot(draw: Callable[[Any], None], *, wide: bool = False) -> str:
-    """What `draw` draws, as SVG text that stands inside a page."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    figure, ax = pyplot.subplots(figsize=(10 if wide else 5, 3.4), layout="constrained")
-    draw(ax)
-    ax.spines[["top", "right"]].set_visible(False)
-    out = io.StringIO()
-    figure.savefig(out, format="svg")
-    pyplot.close(figure)
-    return out.getvalue()[out.getvalue().index("<svg") :]
-
-
-def _latency(result: Result, model: Result) -> float:
-    return float(model["latency_ms"][result["library"]["device"]])
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    """mean and sample standard deviation (0 for one value)"""
-    return {"mean": mean(values), "sd": stdev(values) if len(values) > 1 else 0.0}
-
-
-def _plus(spread: dict[str, float], factor: float = 1) -> str:
-    digits = 1 if factor == 100 else 3
-    return f"{factor * spread['mean']:.{digits}f} ± {factor * spread['sd']:.{digits}f}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side: the first to the left, numbers to the right."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in (head, *rows)
-    ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+def _differences(after: Sequence[float], before: Sequence[float]) -> list[float]:
+    return [a - b for a, b in zip(after, before, strict=True)]

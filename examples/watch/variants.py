@@ -1,4 +1,4 @@
-"""The architectures of the model library, small to large: `ms-library build --recipe` runs these."""
+"""The architectures of the model library, small to large; a recipe for `ms-library build`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ VARIANTS: dict[str, Build] = {
 def variants(seed: int = 0) -> Iterator[Row]:
     """Every variant on the data in out/data: trained, converted, tested on people not seen."""
     cache = Path(os.environ.get("MINDSPAN_DATA", "out/data"))
-    watch = data.split(data.load(data.fetch(cache)), seed)
+    yield from trained(data.split(data.load(data.fetch(cache)), seed), seed)
+
+
+def trained(watch: data.WatchData, seed: int, epochs: recipe.Epochs | None = None) -> Iterator[Row]:
+    """Every variant, distilled from a teacher that is trained first."""
+    epochs = epochs or recipe.Epochs()
     big = recipe.teacher(np.random.default_rng(seed))
-    recipe.train_teacher(big, watch, seed)
-    yield from trained(watch, big, seed)
-
-
-def trained(watch: data.WatchData, big: recipe.WatchNet, seed: int) -> Iterator[Row]:
-    """Every variant, distilled from the teacher `big`."""
+    recipe.train_teacher(big, watch, seed, epochs)
     with tempfile.TemporaryDirectory() as folder:
         for name, build in VARIANTS.items():
             net = build(np.random.default_rng(seed))
-            recipe.train_variant(net, watch, big, seed)
+            recipe.train_variant(net, watch, big, seed, epochs)
             path = recipe.export(net, Path(folder) / f"{name}.ms")
             accuracy = recipe.accuracy_of_file(path, watch.validation)
             facts = {"parameters": str(recipe.parameters(net)), "seed": str(seed)}

@@ -156,6 +156,7 @@ def _where_grad(g, y, cond, a, b):
         case(bools(3, 4), (3, 4), (3, 4)),
         case(bools(3, 1), (4,), ()),
         case(bools(4), ints(2, 4), ints(2, 1)),
+        case(bools(3, 1, 7), (3, 171, 7), (171, 1)),
     ],
     kernels=("any",),
     onnx="Where",

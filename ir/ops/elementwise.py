@@ -25,6 +25,12 @@ TWO_ABOVE_0 = (
     case((2, 1, 5), (3, 1), low=0.1),
     case((4,), (), low=0.1),
 )
+LONG = (  # longer than the blocks that fast kernels stretch at a time
+    case((3, 171, 7), (3, 1, 7)),
+    case((7,), (400, 7)),
+    case((3, 700), (3, 1)),
+    case((30, 1), (1, 70)),
+)
 WITH_INTS = *TWO, case(ints(3, 4), ints(4)), case(ints(7), ints(7))
 SQRT_2 = math.sqrt(2)
 
@@ -58,7 +64,7 @@ def sub(a, b):
 @op(
     code=3,
     shape=broadcast,
-    samples=WITH_INTS,
+    samples=(*WITH_INTS, *LONG),
     kernels=("f32", "i32"),
     onnx="Mul",
     grad=lambda g, y, a, b: (unbroadcast(g * b, a), unbroadcast(g * a, b)),

@@ -19,6 +19,9 @@ SOME = (
     case((2, 3, 4), axes=(1, 2)),
     case((2, 3, 4, 2), axes=(1,)),
     case((5,), axes=(0,)),
+    case((3, 2, 4, 77), axes=(0, 2)),
+    case((3, 2, 4, 5), axes=(0, 3)),
+    case((150, 3), axes=(0,)),
 )
 INTS = case(ints(3, 4), axes=(1,))
 

@@ -18,6 +18,7 @@ from converter.passes.fuse_activation import fuse_activation, fuse_trained_activ
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
 from converter.passes.layout import layout
+from converter.passes.unique_names import unique_names
 from ir.graph import Constant, Graph, Value, Weight
 from ir.ops.activation import Activation
 from ir.verify import verify
@@ -26,7 +27,7 @@ from tests.random_graphs import random_arrays, random_symbolic_graph, random_tra
 
 OURS = [
     fuse_pad, layout, fold_batch_norm, fuse_bias, find_activation, fuse_activation,
-    fuse_trained_activation,
+    fuse_trained_activation, unique_names,
 ]  # fmt: skip
 LIMIT = 1e-5  # relative: folded weights are rounded once more
 Net = Callable[..., Value]
@@ -337,3 +338,16 @@ def test_a_transpose_before_a_sum_with_more_axes_stays() -> None:
     wide = Constant(np.ones((2, 1, 1, 1), np.float32))
     graph = Graph.trace(lambda x: ops.transpose(x, perm=(0, 2, 1)) + wide, (2, 3, 4))
     assert_same(graph, layout(graph), 0)
+
+
+def test_weights_that_were_made_of_one_are_named_apart() -> None:
+    w = frozen(4, 4)
+
+    def net(x: Value) -> Value:
+        return _norm(ops.linear(_norm(ops.linear(x, w), 4), w), 4)
+
+    after = unique_names(fold_batch_norm(Graph.trace(net, (2, 4))))
+    names = [v.name for v in after.weights]
+    assert names == ["w", "bias", "w.2", "bias.2"]
+    assert unique_names(after) is after
+    assert w.name == "w"

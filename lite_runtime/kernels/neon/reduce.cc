@@ -3,9 +3,20 @@
 #include "kernels/neon/vector.h"
 
 namespace lite {
+namespace {
 
-KERNEL(reduce_sum, f32, neon) { return vreduce<Neon, Sum>(call) ? Status::kOk : reduce_sum_f32_ref(call); }
-KERNEL(reduce_mean, f32, neon) { return vreduce<Neon, Sum>(call, true) ? Status::kOk : reduce_mean_f32_ref(call); }
-KERNEL(reduce_max, f32, neon) { return vreduce<Neon, Max>(call) ? Status::kOk : reduce_max_f32_ref(call); }
+// By `Fold`, or by the reference kernel where nothing is reduced.
+template <class Fold, typename Attrs>
+Status reduce(const Call<Attrs>& call, Status (*ref)(const Call<Attrs>& call), bool mean = false) {
+  const bool done = vreduce<Neon, Fold>(call.context.pool, call.in[0], call.attrs.axes, call.y(), mean);
+  return done ? Status::kOk : ref(call);
+}
+
+}  // namespace
+
+KERNEL(reduce_sum, f32, neon) { return reduce<Sum>(call, reduce_sum_f32_ref); }
+KERNEL(reduce_mean, f32, neon) { return reduce<Sum>(call, reduce_mean_f32_ref, true); }
+KERNEL(reduce_max, f32, neon) { return reduce<Max>(call, reduce_max_f32_ref); }
+KERNEL(reduce_min, f32, neon) { return reduce<Min>(call, reduce_min_f32_ref); }
 
 }  // namespace lite

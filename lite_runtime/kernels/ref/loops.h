@@ -33,23 +33,6 @@ Status unary(const Call<Attrs>& call, F f) {
   return Status::kOk;
 }
 
-// y[i] = f(a[i], b[i]), stretched by the numpy rule
-template <typename T, typename U, typename Attrs, typename F>
-Status binary(const Call<Attrs>& call, F f) {
-  const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
-  const T *pa = a.template as<T>(), *pb = b.template as<T>();
-  U* py = y.template as<U>();
-  const int64_t n = y.elements();
-  if (a.shape == y.shape && b.shape == y.shape) {
-    for (int64_t i = 0; i < n; ++i) py[i] = f(pa[i], pb[i]);
-    return Status::kOk;
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    py[i] = f(pa[broadcast_offset(a.shape, y.shape, i)], pb[broadcast_offset(b.shape, y.shape, i)]);
-  }
-  return Status::kOk;
-}
-
 // A number of steps along some axes, each with its strides in two tensors. Steps of 1 are left out
 // and axes that lie behind each other in both tensors are taken as one.
 struct Walk {
@@ -70,12 +53,13 @@ struct Walk {
   }
 };
 
-// A place in a walk: how far it is from the start of both tensors.
+// A place in a walk: how far it is from the start of both tensors. As nearly every loop has one, it is not inlined:
+// that is a tenth less code.
 struct Place {
   int64_t from = 0, to = 0, at[kMaxRank] = {};
 
   // Step number `index`; the last axis is the fastest.
-  Place(const Walk& walk, int64_t index) {
+  __attribute__((noinline)) Place(const Walk& walk, int64_t index) {
     for (int i = walk.rank - 1; i >= 0; --i) {
       at[i] = index % walk.size[i];
       index /= walk.size[i];
@@ -84,7 +68,7 @@ struct Place {
     }
   }
 
-  void advance(const Walk& walk) {
+  __attribute__((noinline)) void advance(const Walk& walk) {
     for (int i = walk.rank - 1; i >= 0; --i) {
       from += walk.from[i];
       to += walk.to[i];
@@ -99,10 +83,19 @@ struct Place {
 // f(from, to) at every step of a walk
 template <typename F>
 void for_each(const Walk& walk, F f) {
-  int64_t n = 1;
-  for (int i = 0; i < walk.rank; ++i) n *= walk.size[i];
-  if (n == 0) return;
-  for (Place place(walk, 0); n > 0; --n, place.advance(walk)) f(place.from, place.to);
+  Walk outer = walk;
+  int64_t n = 1, from = 0, to = 0, rows = 1;
+  if (walk.rank > 0) {
+    const int last = --outer.rank;
+    n = walk.size[last];
+    from = walk.from[last];
+    to = walk.to[last];
+  }
+  for (int i = 0; i < outer.rank; ++i) rows *= outer.size[i];
+  if (rows == 0) return;
+  for (Place place(outer, 0); rows > 0; --rows, place.advance(outer)) {
+    for (int64_t k = 0; k < n; ++k) f(place.from + k * from, place.to + k * to);
+  }
 }
 
 struct Strides {
@@ -126,6 +119,27 @@ inline int64_t product(const Ints& shape, int begin, int end) {
   int64_t n = 1;
   for (int i = begin; i < end; ++i) n *= shape[i];
   return n;
+}
+
+// How the elements of a and b lie along those of `out`, which they stretch to by the numpy rule.
+__attribute__((noinline)) inline Walk pairs(const Ints& a, const Ints& b, const Ints& out) {
+  const auto stride = [&](const Ints& shape, int axis) -> int64_t {
+    const int own = axis - (out.size - shape.size);
+    return own < 0 || shape[own] == 1 ? 0 : product(shape, own + 1, shape.size);
+  };
+  Walk walk;
+  for (int i = 0; i < out.size; ++i) walk.add(out[i], stride(a, i), stride(b, i));
+  return walk;
+}
+
+// y[i] = f(a[i], b[i]), stretched by the numpy rule
+template <typename T, typename U, typename Attrs, typename F>
+Status binary(const Call<Attrs>& call, F f) {
+  const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
+  const T *pa = a.template as<T>(), *pb = b.template as<T>();
+  U* py = y.template as<U>();
+  for_each(pairs(a.shape, b.shape, y.shape), [&](int64_t i, int64_t j) { *py++ = f(pa[i], pb[j]); });
+  return Status::kOk;
 }
 
 // f(a value of an unsigned type of `size` bytes), for kernels that only move elements

@@ -276,7 +276,9 @@ KERNEL(cast, any, ref) {
     with_type(call.y().dtype, [&](auto to) {
       using From = decltype(from);
       using To = decltype(to);
-      for (int64_t i = 0; i < n; ++i) call.y().as<To>()[i] = convert<To>(call.in[0].as<From>()[i]);
+      const From* x = call.in[0].as<From>();
+      To* y = call.y().as<To>();
+      for (int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
     });
   });
   return Status::kOk;

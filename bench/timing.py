@@ -1,0 +1,94 @@
+"""Times of contenders that take turns, so that a slow moment of the machine slows all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How long to measure: rounds in which every contender has a burst of calls."""
+
+    rounds: int
+    burst_s: float
+    rest_s: float = 0.01  # before a burst: threads of the one before stop to wait for more work
+
+
+QUICK = Turns(rounds=5, burst_s=0.03)
+FULL = Turns(rounds=15, burst_s=0.1)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A contender's time for one call, and how many times longer than the first contender's."""
+
+    median_ms: float
+    best_ms: float
+    ratio: float  # the median of the rounds' ratios
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the report: the same work done by us and by a peer."""
+
+    part: str
+    case: str
+    threads: int
+    peer: str
+    ours: float
+    theirs: float
+    unit: str  # of both
+    ratio: float  # above 1: we are faster
+    note: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def take_turns(
+    contenders: Mapping[str, Work],
+    turns: Turns,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    rest: Callable[[float], object] = time.sleep,
+) -> dict[str, Timing]:
+    """Times by contender. A burst is as many calls as fill `burst_s`, found before the rounds."""
+    calls = {name: _calls(work, turns.burst_s, clock) for name, work in contenders.items()}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(turns.rounds):
+        for name, work in contenders.items():
+            rest(turns.rest_s)
+            work()  # wakes the threads
+            start = clock()
+            for _ in range(calls[name]):
+                work()
+            times[name].append((clock() - start) / calls[name])
+    first = next(iter(times.values()))
+    return {name: _timing(t, first) for name, t in times.items()}
+
+
+def rows(part: str, case: str, threads: int, found: Mapping[str, Timing], note: str) -> list[Row]:
+    """A row for each peer; the first contender is us."""
+    ours, *peers = found.items()
+    return [
+        Row(part, case, threads, name, ours[1].median_ms, t.median_ms, "ms", t.ratio, note)
+        for name, t in peers
+    ]
+
+
+def _calls(work: Work, burst_s: float, clock: Callable[[], float]) -> int:
+    work()
+    start = clock()
+    work()
+    once = clock() - start
+    return max(1, round(burst_s / once)) if once > 0 else 1
+
+
+def _timing(times_s: list[float], first_s: list[float]) -> Timing:
+    ratios = [t / f for t, f in zip(times_s, first_s, strict=True)]
+    return Timing(1e3 * statistics.median(times_s), 1e3 * min(times_s), statistics.median(ratios))
