@@ -14,15 +14,23 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.timing import FULL, QUICK, Row
+from ir.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("inference", "training", "matmul", "secagg")
+PARTS = ("inference", "training", "operators", "matmul", "secagg")
 # Both would tell numpy's library another processor than the one it is on.
 MISLEADING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+# How to keep peers from wider instructions than our kernels'. ONNX Runtime has no such setting.
+AVX2 = {
+    "OPENBLAS_CORETYPE": "Haswell",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # All of a part's threads in one process, but for numpy, which reads theirs once.
         alone = part == "matmul"
         for threads in [[n] for n in options.threads] if alone else [options.threads]:
-            found += run_part(part, threads, options.quick)
+            found += run_part(part, threads, options)
     print(table(found))
-    write_report(options.output, found, time.perf_counter() - start, options.quick)
+    write_report(found, time.perf_counter() - start, options)
     print(f"{options.output}, {time.perf_counter() - start:.0f} s")
     return 0
 
@@ -49,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--quick", action="store_true", help="fewer models and rounds: under a minute")
     p.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     p.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    p.add_argument("--avx2", action="store_true", help="keep PyTorch and numpy to AVX2 as well")
     p.add_argument("--output", type=Path, default=ROOT / "out/bench/report.json")
     p.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return p
@@ -65,6 +74,11 @@ def measure(part: str, threads: Sequence[int], quick: bool) -> Iterator[Row]:
         from bench import training
 
         yield from training.measure(turns, threads, 10 if quick else 100)
+    elif part == "operators":
+        from bench import operators
+
+        cases = operators.QUICK_CASES if quick else tuple(operators.CASES)
+        yield from operators.measure(turns, threads, cases)
     elif part == "matmul":
         from bench import matmul
 
@@ -84,13 +98,12 @@ def secagg_rows(clients: int, length: int) -> Iterator[Row]:
     yield Row("secagg", case, 1, "encoding alone", ours, plain, "ms", plain / ours, note)
 
 
-def run_part(part: str, threads: Sequence[int], quick: bool) -> list[Row]:
+def run_part(part: str, threads: Sequence[int], options: argparse.Namespace) -> list[Row]:
     """The rows of a process of its own; each is shown when it comes."""
     words = [str(n) for n in threads]
     command = [sys.executable, "-W", "ignore", "-m", "bench", "--worker", "--parts", part]
-    command += ["--threads", *words] + (["--quick"] if quick else [])
-    environment = {k: v for k, v in os.environ.items() if k not in MISLEADING}
-    environment |= {"OPENBLAS_NUM_THREADS": words[-1], "OMP_NUM_THREADS": words[-1]}
+    command += ["--threads", *words] + (["--quick"] if options.quick else [])
+    environment = worker_environment(os.environ, threads[-1], options.avx2)
     found = []
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
@@ -105,6 +118,13 @@ def run_part(part: str, threads: Sequence[int], quick: bool) -> list[Row]:
     if worker.returncode:
         raise SystemExit(f"bench: {part} ended with exit code {worker.returncode}")
     return found
+
+
+def worker_environment(given: Mapping[str, str], threads: int, avx2: bool) -> dict[str, str]:
+    """Environment variables of a part: what peers read when they start."""
+    kept = {k: v for k, v in given.items() if k not in MISLEADING}
+    limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))
+    return kept | limits | (AVX2 if avx2 else {})
 
 
 def table(found: Sequence[Row]) -> str:
@@ -124,19 +144,18 @@ def table(found: Sequence[Row]) -> str:
     )
 
 
-def write_report(path: Path, found: Sequence[Row], seconds: float, quick: bool) -> None:
+def write_report(found: Sequence[Row], seconds: float, options: argparse.Namespace) -> None:
     """The rows and where they come from, as JSON."""
     report = {
         "machine": f"{platform.machine()}, {os.cpu_count()} processors",
         "load": os.getloadavg()[0],
-        "quick": quick,
+        "quick": options.quick,
+        "avx2": options.avx2,
         "seconds": round(seconds, 1),
         "rows": [r.as_dict() for r in found],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(report, indent=1) + "\n")
-    partial.replace(path)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(options.output, (json.dumps(report, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

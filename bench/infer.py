@@ -15,7 +15,7 @@ import onnxruntime as ort
 import torch
 
 import lite_runtime as lite
-from bench.timing import Row, Turns, rows, take_turns
+from bench.timing import Row, Turns, rows, take_turns, timed
 from converter import convert
 from ir.graph import Array
 from tests.converter.torch_models import (
@@ -92,7 +92,7 @@ class Prepared:
                     for who, run in contenders.items()
                     if precision == "int8" or who == "ours"
                 )
-                found = take_turns(contenders, turns)
+                found = take_turns({who: timed(run) for who, run in contenders.items()}, turns)
                 yield from rows("inference", f"{self.name} {precision}", n, found, note)
 
 

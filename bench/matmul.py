@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 import lite_runtime as lite
-from bench.timing import Row, Turns, take_turns
+from bench.timing import Row, Turns, take_turns, timed
 from cloud import ops
 from ir.dtype import DType
 from ir.graph import Graph, Model, Value
@@ -26,7 +26,7 @@ def measure(turns: Turns, threads: int, sizes: Sequence[int] = SIZES) -> Iterato
         run = partial(session.run, {"a": a, "b": b})
         exact = a.astype(np.float64) @ b
         off = np.abs(run()["y"] - exact).max() / np.abs(exact).max()
-        found = take_turns({"ours": run, "numpy": partial(np.matmul, a, b)}, turns)
+        found = take_turns({"ours": timed(run), "numpy": timed(partial(np.matmul, a, b))}, turns)
         ours, theirs = (2e-6 * n**3 / t.median_ms for t in found.values())
         note = f"ours off by {off:.0e}"
         ratio = found["numpy"].ratio

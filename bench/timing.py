@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
-Work = Callable[[], object]
+Contender = Callable[[int], float]  # the seconds that so many calls take
 
 
 @dataclass(frozen=True)
@@ -50,24 +50,31 @@ class Row:
         return asdict(self)
 
 
+def timed(work: Callable[[], object]) -> Contender:
+    """A contender that is a Python call, all it costs included."""
+
+    def run(calls: int) -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            work()
+        return time.perf_counter() - start
+
+    return run
+
+
 def take_turns(
-    contenders: Mapping[str, Work],
+    contenders: Mapping[str, Contender],
     turns: Turns,
-    *,
-    clock: Callable[[], float] = time.perf_counter,
     rest: Callable[[float], object] = time.sleep,
 ) -> dict[str, Timing]:
     """Times by contender. A burst is as many calls as fill `burst_s`, found before the rounds."""
-    calls = {name: _calls(work, turns.burst_s, clock) for name, work in contenders.items()}
+    calls = {name: _calls(run, turns.burst_s) for name, run in contenders.items()}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(turns.rounds):
-        for name, work in contenders.items():
+        for name, run in contenders.items():
             rest(turns.rest_s)
-            work()  # wakes the threads
-            start = clock()
-            for _ in range(calls[name]):
-                work()
-            times[name].append((clock() - start) / calls[name])
+            run(1)  # wakes the threads
+            times[name].append(run(calls[name]) / calls[name])
     first = next(iter(times.values()))
     return {name: _timing(t, first) for name, t in times.items()}
 
@@ -81,12 +88,10 @@ def rows(part: str, case: str, threads: int, found: Mapping[str, Timing], note: 
     ]
 
 
-def _calls(work: Work, burst_s: float, clock: Callable[[], float]) -> int:
-    work()
-    start = clock()
-    work()
-    once = clock() - start
-    return max(1, round(burst_s / once)) if once > 0 else 1
+def _calls(run: Contender, burst_s: float) -> int:
+    run(1)
+    once_s = run(1)
+    return max(1, round(burst_s / once_s)) if once_s > 0 else 1
 
 
 def _timing(times_s: list[float], first_s: list[float]) -> Timing:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.timing import Row, Turns, rows, take_turns
+from bench.timing import Row, Turns, rows, take_turns, timed
 from cloud import models, nn
 from cloud.train import ArrayDataset, Momentum, Trainer
 from tests.cloud.torch_twin import to_torch, weight_to_ours
@@ -66,27 +66,26 @@ def measure(
     """Rows of every case by number of threads; `steps` losses are compared with float64."""
     for name in cases:
         case = CASES[name]
-        note = trajectory_note(case, steps)
+        off = trajectories(case, steps)
+        note = "; ".join(
+            f"{who} {o[:10].max():.0e} in 10, {o.max():.0e} in {steps}" for who, o in off.items()
+        )
         for n in threads:
             torch.set_num_threads(n)
             contenders = {
-                "ours": our_steps(case, n),
-                "torch": torch_steps(case),
-                "torch, channels last": torch_steps(case, channels_last=True),
+                "ours": timed(our_steps(case, n)),
+                "torch": timed(torch_steps(case)),
+                "torch, channels last": timed(torch_steps(case, channels_last=True)),
             }
             found = take_turns(contenders, turns)
             yield from rows("training", name, n, found, note)
 
 
-def trajectory_note(case: Case, steps: int) -> str:
-    """How far losses of float32 are from PyTorch's in float64, at most, relatively."""
+def trajectories(case: Case, steps: int) -> dict[str, np.ndarray]:
+    """How far each loss in float32 is from PyTorch's in float64, relatively, by who computes it."""
     exact = _losses(torch_steps(case, torch.float64), steps)
-    off = {
-        who: np.abs(_losses(run, steps) / exact - 1)
-        for who, run in {"ours": our_steps(case, 1), "torch": torch_steps(case)}.items()
-    }
-    texts = [f"{who} {o[:10].max():.0e} in 10, {o.max():.0e} in {steps}" for who, o in off.items()]
-    return "; ".join(texts)
+    runs = {"ours": our_steps(case, 1), "torch": torch_steps(case)}
+    return {who: np.abs(_losses(run, steps) / exact - 1) for who, run in runs.items()}
 
 
 def our_steps(case: Case, threads: int) -> Callable[[], float]:

@@ -25,6 +25,10 @@ from ir.symbol import symbol
 
 Shapes = Mapping[str, Sequence[int | str]]
 DOMAINS = ("", "ai.onnx")
+# What a rule may run into: shapes that do not fit, attributes that are missing or of another kind.
+RULE_ERRORS = (
+    IrError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] = ()) -> Model:
@@ -134,7 +138,7 @@ def _apply(onnx: Any, reader: Reader, node: Any, where: str, env: dict[str, Item
         out = RULES[node.op_type](reader, attrs, *inputs)
     except ConvertError as e:
         raise type(e)(f"{where}: {e}") from None
-    except (IrError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as e:
+    except RULE_ERRORS as e:
         reason = " ".join(str(e).split())
         raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e
     results = out if isinstance(out, (tuple, list)) else (out,)

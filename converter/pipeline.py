@@ -146,8 +146,8 @@ class _Conversion:
 
     def optimised(self) -> Model:
         """A model of its entry `infer` alone, and those that training adds."""
-        graph = choose_weights(self.entry, self.asked.train)
-        for name, graph in optimise(graph, self.passes):  # noqa: B020  it is handed on
+        graph = first = choose_weights(self.entry, self.asked.train)
+        for name, graph in optimise(first, self.passes):
             self.report.passes.append({"pass": name, "nodes": len(graph.nodes)})
         if self.asked.quantize == "int8":
             graph = self.quantized(graph)
@@ -199,18 +199,19 @@ class _Conversion:
         want = self.wanted(inputs)
         for name, got in self.steps(inputs):
             found = check.compare(self.entry.output_names, want, got)
-            loose = name in ("quantize", "run") and self.asked.quantize == "int8"
-            errors = [a.rms if loose else a.relative for a in found]
-            limit = self.asked.tolerance if loose else min(self.asked.tolerance, TOLERANCE["none"])
+            if name in ("quantize", "run") or self.asked.quantize == "none":
+                limit, errors = self.asked.tolerance, map(self.report.error_of, found)
+            else:  # before it is quantized a model is as exact as any float32 one
+                limit, errors = TOLERANCE["none"], (a.relative for a in found)
             if not all(e <= limit for e in errors):
                 return name
         return None
 
     def steps(self, inputs: Sequence[Arrays]) -> Iterator[tuple[str, list[list[Array]]]]:
         """Each step's name and answers."""
-        graph = choose_weights(self.entry, self.asked.train)
-        yield "read", [check.run_graph(graph, x) for x in inputs]
-        for name, graph in optimise(graph, self.passes):  # noqa: B020
+        graph = first = choose_weights(self.entry, self.asked.train)
+        yield "read", [check.run_graph(first, x) for x in inputs]
+        for name, graph in optimise(first, self.passes):
             yield name, [check.run_graph(graph, x) for x in inputs]
         if self.asked.quantize == "int8":
             graph = self.quantized(graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from tqdm import tqdm
 
 from cloud.train.engine import engine_for
 from ir.dtype import DType
@@ -26,7 +27,10 @@ def observe(graph: Graph, samples: Samples, *, engine: str = "lite") -> dict[Val
     values = [v for v in graph.inputs if v.dtype is DType.f32]
     values += [v for n in graph.nodes for v in n.results if v.dtype is DType.f32]
     low, high = np.full(len(values), np.inf), np.full(len(values), -np.inf)
-    for seen in watch(graph, values, samples, engine=engine):
+    shown = tqdm(
+        watch(graph, values, samples, engine=engine), "calibrating", leave=False, disable=None
+    )
+    for seen in shown:
         for i, array in enumerate(seen):
             if array.size:
                 low[i], high[i] = min(low[i], array.min()), max(high[i], array.max())

@@ -42,10 +42,8 @@ def distill(
     def ask_teacher(batch: Batch, _: np.random.Generator) -> Batch:
         return {**batch, LOGITS: runner.run("infer", {name: batch[name]})["logits"]}
 
-    first = ask_teacher({k: a[:1] for k, a in data.columns.items()}, np.random.default_rng(0))[
-        LOGITS
-    ]
-    with_logits = data.with_columns(**{LOGITS: np.zeros((len(data), first.shape[1]), np.float32)})
+    classes = runner.run("infer", {name: data.columns[name][:1]})["logits"].shape[1]
+    with_logits = data.with_columns(**{LOGITS: np.zeros((len(data), classes), np.float32)})
     return fit(
         student,
         with_logits,

@@ -184,8 +184,8 @@ class _Quantizer:
             self.weights[key] = stored
         return self.weights[key], scale
 
-    def binary(self, node: Node, y: Value, kind: Activation = Activation.none) -> Stored | None:
-        """kind(a op b) in the scale of `y`."""
+    def binary(self, node: Node, y: Value) -> Stored | None:
+        """a op b in the scale of `y`: the result, or a clamp of it that its range carries out."""
         a, b = (self.operand(v) for v in node.inputs)
         if a is None or b is None:
             return None
@@ -195,7 +195,6 @@ class _Quantizer:
             attrs |= q.add_attrs(a.scale, b.scale, y_scale)
         else:
             attrs["multiplier"], attrs["shift"] = q.quantize_multiplier(a.scale * b.scale / y_scale)
-        attrs["low"], attrs["high"] = _clamp(kind, y_scale, y_zero)
         return Stored(OPS[f"quantized_{node.op.name}"](a.value, b.value, **attrs), y_scale, y_zero)
 
     def operand(self, v: Value | None) -> Stored | None:
@@ -243,7 +242,7 @@ class _Quantizer:
         x, kind = node.inputs[0], activation_of(node)
         made = x.node if x is not None else None
         if kind in CLAMPS and made and made.op.name in ("add", "mul") and self.count[x] == 1:
-            return self.binary(made, node.results[0], kind)  # type: ignore[return-value, arg-type]
+            return self.binary(made, node.results[0])  # type: ignore[return-value, arg-type]
         s = self.as_stored(x)  # type: ignore[arg-type]
         scale, zero = self.scale_of(node.results[0])
         table = q.lookup_table(_function(node), (s.scale, s.zero), (scale, zero))

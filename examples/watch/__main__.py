@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import logging
 import signal
 import sys
 import time
@@ -41,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def say(line: str) -> None:
         print(f"[{time.perf_counter() - start:5.1f} s] {line}", flush=True)
 
+    # What goes wrong for a device is in its report, and an interrupt goes wrong for all of them.
+    logging.getLogger("fl_server.device").setLevel(logging.ERROR)
     # What ends a process politely ends the server and the devices too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

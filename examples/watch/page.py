@@ -44,7 +44,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto
 h1 { margin-bottom: .2rem } h2 { margin-top: 2.2rem; font-size: 1.15rem }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.6rem, 1fr)); gap: .8rem }
 .card { background: #f5f7fa; border-radius: .6rem; padding: .8rem 1rem }
-.card b { display: block; font-size: 1.35rem }
+.card b { display: block; font-size: 1.12rem; white-space: nowrap }
 .card span { color: #475467; font-size: .85rem }
 .plots { display: grid; grid-template-columns: 1fr 1fr; gap: 1.2rem }
 .plots > .wide { grid-column: 1 / -1 }

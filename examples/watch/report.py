@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -12,7 +12,7 @@ from typing import Any
 from ir.files import write_whole
 
 Result = dict[str, Any]
-Spread = dict[str, float | None]
+Spread = dict[str, Any]  # mean, sd
 WHEN = {
     "before": "before",
     "federated": "federated",
@@ -65,15 +65,16 @@ def summarise(seeds: Sequence[Result], library: Result) -> Result:
             "gain": _spread(_differences(new_people[1], new_people[0])),
         },
         "traffic": {
-            "bytes_up": mean(r["bytes_up"] for r in whole),
-            "bytes_down": mean(r["bytes_down"] for r in whole if r["round"] > 1),
-            "bytes_down_first_round": mean(r["bytes_down"] for r in whole if r["round"] == 1),
+            "bytes_up": _mean(r["bytes_up"] for r in whole),
+            "bytes_down": _mean(r["bytes_down"] for r in whole if r["round"] > 1),
+            "bytes_down_first_round": _mean(r["bytes_down"] for r in whole if r["round"] == 1),
             "all_bytes_up": sum(r["bytes_up"] for r in reports),
             "all_bytes_down": sum(r["bytes_down"] for r in reports),
         },
         "device_seconds": {
-            stage: mean(r["seconds"].get(stage, 0.0) for r in whole) for stage in STAGES
+            stage: _mean(r["seconds"].get(stage, 0.0) for r in whole) for stage in STAGES
         },
+        "failed": [f"{s['seed']}: {error}" for s in seeds for error in _errors(s["outcome"])],
         "dropped": [[s["seed"], *d] for s in seeds for d in s["outcome"]["dropped"]],
         "library": library,
         "seeds": list(seeds),
@@ -127,10 +128,12 @@ def notes(result: Result) -> list[str]:
         f"Devices alone, with their own labels and as many epochs: {plus(accuracy['local_only'])}. "
         f"Personalised after federation: {plus(accuracy['personalised'])} "
         f"({points(result['gain_over_local_only'])}).",
-        f"A device's round: {traffic['bytes_up']:,.0f} B up, {traffic['bytes_down']:,.0f} B down "
+        f"A device's round, bodies of its messages: {traffic['bytes_up']:,.0f} B up, "
+        f"{traffic['bytes_down']:,.0f} B down "
         f"({traffic['bytes_down_first_round']:,.0f} B in the first round, with the model). "
         f"All devices and rounds: {traffic['all_bytes_up'] / 1e6:.2f} MB up, "
         f"{traffic['all_bytes_down'] / 1e6:.2f} MB down.",
+        *(f"Failed for a device, seed {error}." for error in result["failed"]),
     ]
 
 
@@ -232,6 +235,21 @@ def _times(result: Result) -> Table:
 def _round(result: Result) -> Table:
     rows = [(stage, f"{1000 * s:.0f}") for stage, s in result["device_seconds"].items()]
     return Table("A device's round (mean; waiting for others included)", ("stage", "ms"), rows)
+
+
+def _errors(outcome: Result) -> list[str]:
+    """Every round that went wrong for a device."""
+    return [
+        f"{name}, round {r['round']}: {r['error']}"
+        for name, reports in zip(outcome["names"], outcome["reports"], strict=True)
+        for r in reports
+        if r["outcome"] == "failed"
+    ]
+
+
+def _mean(values: Iterable[float]) -> float:
+    """The mean, 0 of nothing: a run of one round has no second one to tell of."""
+    return mean([*values] or [0.0])
 
 
 def _spread(values: Sequence[float]) -> Spread:

@@ -74,6 +74,7 @@ def _transpose_shape(x, *, perm):
         case((3, 4), perm=(1, 0)),
         case((2, 3, 4), perm=(2, 0, 1)),
         case((2, 3, 2, 3), perm=(0, 3, 1, 2)),
+        case((2, 35, 3, 2), perm=(0, 2, 3, 1)),
         case(ints(2, 3, dtype=DType.i8), perm=(1, 0)),
     ],
     kernels=ANY,

@@ -105,6 +105,7 @@ def test_nan_weights_are_refused_with_their_place(tmp_path: Path) -> None:
         (one("ArgMax", (2, 3), select_last_index=1), "select_last_index"),
         (model([("Add", ["x", "z"], ["y"], {})], {"x": (2,)}, ["y"]), "'z' is read"),
         (one("ConstantOfShape", (2,)), "shape is computed by the model"),
+        (model([("Constant", [], ["y"], {"value": 3})], {"x": (2,)}, ["y"]), "node 0 Constant"),
         (
             model([("ConstantOfShape", ["s"], ["y"], {})], {"x": (2,)}, ["y"], {"s": ints(2**40)}),
             "a constant of 1099511627776 elements",

@@ -215,6 +215,39 @@ def test_channels_whose_use_is_not_understood_stay(use: Callable[[Value], Value]
     assert prune(graph, 0.5) == []
 
 
+def conv(x: Value, outputs: int, name: str) -> Value:
+    data = RNG(len(name)).standard_normal((outputs, 1, 1, x.shape[3])).astype(np.float32)
+    return ops.conv2d(x, Weight(data, name=name))  # type: ignore[no-any-return]
+
+
+def test_a_sum_with_channels_that_stay_stays() -> None:
+    def net(x: Value) -> tuple[Value, Value]:
+        a, b = conv(x, 8, "a"), conv(x, 8, "bb")
+        seen = ops.softmax(b, axis=3)  # an interface, before the two are known to be one group
+        return seen, conv(a + b, 4, "ccc")
+
+    graph = Graph.trace(net, (1, 4, 4, 3))
+    assert prune(graph, 0.5) == []
+
+
+def test_a_join_of_joins_keeps_its_order() -> None:
+    def net(x: Value) -> Value:
+        a, b, c = (conv(x, n, name) for n, name in ((8, "a"), (16, "bb"), (12, "ccc")))
+        return conv(ops.concat(ops.concat(a, b, axis=3), c, axis=3), 4, "dddd")
+
+    graph = Graph.trace(net, (1, 4, 4, 3))
+    weights = list(graph.weights)
+    before = {w.name: w.data for w in weights}
+    kept = []
+    for name, size in (("a", 8), ("bb", 16), ("ccc", 12)):
+        norm = np.abs(before[name]).sum((1, 2, 3))
+        start = {"a": 0, "bb": 8, "ccc": 24}[name]
+        kept += sorted(start + np.argsort(-norm, kind="stable")[: size // 2])
+    prune(graph, 0.5, multiple=2)
+    last = next(w for w in weights if w.name == "dddd")
+    np.testing.assert_array_equal(last.data, before["dddd"][..., kept])
+
+
 def test_a_filter_counts_as_its_batch_norm_scales_it() -> None:
     net = convnet(8, seed=0)
     scale = net.weights()["norm1.scale"]

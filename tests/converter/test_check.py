@@ -1,0 +1,89 @@
+"""Comparing answers, and the inputs to compare on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from converter import ConvertError
+from converter.check import _evaluator, _session, compare, sample_inputs
+from ir.dtype import DType
+from ir.graph import Graph, Model, Value
+from ir.op import OPS
+from ir.symbol import symbol
+from tests.converter.conftest import Exported, samples
+
+
+def test_the_error_is_that_of_all_inputs_together() -> None:
+    want = [[np.float32([1, -10])], [np.float32([2, 5])]]
+    got = [[np.float32([1, -10.5])], [np.float32([2.25, 5])]]
+    (found,) = compare(["y"], want, got)
+    assert found.output == "y"
+    assert found.max_difference == 0.5
+    assert found.relative == pytest.approx(0.05)
+    assert found.rms == pytest.approx(np.sqrt((0.25 + 0.0625) / 130))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_on_one_side_alone_is_infinitely_far(odd: float) -> None:
+    for a, b in ((odd, 1.0), (1.0, odd)):
+        (found,) = compare(["y"], [[np.float32([a, 2])]], [[np.float32([b, 2])]])
+        assert found.relative == found.rms == np.inf
+    (same,) = compare(["y"], [[np.float32([odd, 2])]], [[np.float32([odd, 2])]])
+    assert same.relative == same.rms == 0
+
+
+def test_another_shape_is_refused() -> None:
+    with pytest.raises(ConvertError, match=r"output y is \[1, 2\], the source gives \[2\]"):
+        compare(["y"], [[np.zeros(2)]], [[np.zeros((1, 2))]])
+
+
+def graph_of(*shape: object) -> Graph:
+    x = Value(shape, name="x")  # type: ignore[arg-type]
+    return Graph((x,), (OPS["relu"](x),))
+
+
+def test_random_inputs_fit_free_sizes_and_are_the_same_every_time() -> None:
+    graph = graph_of(symbol("batch"), 3, symbol("width"))
+    first, second = sample_inputs(graph, 2), sample_inputs(graph, 2)
+    assert [x["x"].shape for x in first] == [(2, 3, 64)] * 2
+    assert not np.array_equal(first[0]["x"], first[1]["x"])
+    np.testing.assert_array_equal(first[1]["x"], second[1]["x"])
+
+
+def test_random_inputs_keep_to_the_sizes_that_a_model_was_made_for() -> None:
+    graph = graph_of(symbol("batch"), symbol("width"))
+    model = Model({"infer": graph}, symbol_ranges={"width": (4, 16), "batch": (5, 9)})
+    assert sample_inputs(graph, 1, model=model)[0]["x"].shape == (5, 16)
+
+
+def test_real_inputs_are_taken_in_the_batches_of_the_model() -> None:
+    data = {"x": np.arange(14, dtype=np.float64).reshape(7, 2)}
+    found = sample_inputs(graph_of(3, 2), 9, data)
+    assert [x["x"][0, 0] for x in found] == [0, 6]
+    assert found[0]["x"].dtype == np.float32
+    assert len(sample_inputs(graph_of(symbol("n"), 2), 4, data)) == 4
+
+
+def test_data_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConvertError, match="x holds <U1, want numbers"):
+        sample_inputs(graph_of(1, 2), 1, {"x": np.array([["a", "b"]])})
+
+
+def test_a_value_that_no_memory_holds_is_refused() -> None:
+    x = Value((symbol("n"), 4), DType.f32, name="x")
+    graph = Graph((x,), (OPS["broadcast_to"](x, shape=(2**30, *x.shape)),))
+    with pytest.raises(ConvertError, match=r"elements at .*; want at most"):
+        sample_inputs(graph, 1)
+
+
+def test_onnx_runtime_and_the_evaluator_of_onnx_agree(exported: Exported) -> None:
+    model = str(exported("lenet", free_batch=False))
+    x = {"x": samples("lenet", 3)["x"]}
+    shapes = {"x": [3, 1, 28, 28]}
+    for wanted in (["y"], ["y", "/2/MaxPool_output_0"]):
+        fast, slow = _session(model, wanted, shapes), _evaluator(model, wanted, shapes)
+        assert fast is not None
+        for a, b in zip(fast(x), slow(x), strict=True):
+            assert len(a) == 3
+            np.testing.assert_allclose(a, b, atol=1e-5)

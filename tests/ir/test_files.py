@@ -1,0 +1,25 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ir.files import write_whole
+
+
+def test_a_file_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    write_whole(tmp_path / "f", b"old")
+    write_whole(str(tmp_path / "f"), b"new")
+    assert (tmp_path / "f").read_bytes() == b"new"
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_failure_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_whole(tmp_path / "folder", b"data")
+    with pytest.raises(OSError, match="directory"):
+        write_whole(tmp_path / "none" / "f", b"data")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
