@@ -93,6 +93,10 @@ def test_fresh_or_another_mark_or_a_damaged_result_is_run_again(
 ) -> None:
     cache = tmp_path / "file"
     cache.write_text("in the way")  # whoever asks for the data fails
+    fresh = Demo(finished, cache, print, fresh=True)
+    for part in (fresh.seed, fresh.library):
+        with pytest.raises(data.DataError, match="cannot write in"):
+            part(SEED)
     assert "cannot write in" in fails(capsys, demo(finished, "--fresh", cache=str(cache)))
     kept = finished / f"seed{SEED}" / "result.json"
     for text in (kept.read_text()[:-10], kept.read_text().replace('"mark": "', '"mark": "0'), "[]"):
