@@ -190,6 +190,10 @@ def _dw_grad(gg, y, x, g, *, size, **attrs):
         case((1, 9, 7, 19), (1, 9, 7, 33), size=(3, 3), pads=(1, 1, 1, 1)),
         case((1, 17, 18, 2), (1, 17, 18, 3), size=(3, 3), pads=(1, 1, 1, 1)),
         case((2, 32, 36, 2), (2, 32, 36, 2), size=(1, 1), groups=2),  # too many windows for one
+        # rows of windows that are long
+        case((2, 17, 20, 3), (2, 17, 20, 18), size=(3, 3), pads=(1, 1, 1, 1)),
+        case((2, 9, 24, 4), (2, 5, 11, 6), size=(2, 3), strides=(2, 2), pads=(1, 0, 0, 0)),
+        case((1, 6, 20, 6), (1, 2, 12, 4), size=(3, 3), dilations=(2, 4), groups=2),
     ],
     grad=_dw_grad,
 )

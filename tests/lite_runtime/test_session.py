@@ -52,7 +52,8 @@ def test_every_node_of_a_random_graph_computes_what_its_reference_does(seed: int
     env |= {v: v.data for v in graph.leaves if isinstance(v, (Constant, Weight))}
     env |= dict(zip(results, found, strict=False))
     for node in graph.nodes:  # each node on the runtime's own inputs: roundings do not add up
-        want = node.op.ref(*(None if v is None else env[v] for v in node.inputs), **node.attrs)
+        with np.errstate(all="ignore"):  # both overflow alike
+            want = node.op.ref(*(None if v is None else env[v] for v in node.inputs), **node.attrs)
         for v, y in zip(node.results, want if len(node.results) > 1 else (want,), strict=True):
             assert_close(env[v], y, f"{node}")
 

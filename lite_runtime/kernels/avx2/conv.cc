@@ -1,6 +1,7 @@
 #include "kernels/gemm/conv.h"
 
 #include "kernels/avx2/gemm_tile.h"
+#include "kernels/gemm/conv_dw.h"
 #include "kernels/kernels.h"
 #include "kernels/vector/depthwise.h"
 

@@ -29,6 +29,12 @@ struct Avx2Tile {
     }
   }
 
+  // The same for rows of A that lie anywhere, whatever their step: here they always may.
+  static void run_apart(int rows, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+                        float* const* c, const float* bias, bool add) {
+    run(rows, k, a, a_step, b, b_step, c, bias, add);
+  }
+
   // to[k][column] = from[column][k] for 16 columns.
   static void transpose(const float* const* from, int64_t k, float* to) {
     int64_t i = 0;

@@ -1,5 +1,6 @@
 #include "kernels/gemm/conv.h"
 
+#include "kernels/gemm/conv_dw.h"
 #include "kernels/kernels.h"
 #include "kernels/neon/gemm_tile.h"
 #include "kernels/vector/depthwise.h"

@@ -13,33 +13,13 @@ struct NeonTile {
   // a[r][0], a[r][a_step], ...; where a_step is not 1, the rows of A are neighbours. B's row k lies at b + k b_step.
   static void run(int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
-    float32x4_t acc[8][2];
-    if (add) {
-#pragma GCC unroll 8
-      for (int r = 0; r < 8; ++r) {
-        acc[r][0] = vld1q_f32(c[r]);
-        acc[r][1] = vld1q_f32(c[r] + 4);
-      }
-    } else {
-      const float32x4_t bias0 = bias != nullptr ? vld1q_f32(bias) : vdupq_n_f32(0.0f);
-      const float32x4_t bias1 = bias != nullptr ? vld1q_f32(bias + 4) : vdupq_n_f32(0.0f);
-#pragma GCC unroll 8
-      for (int r = 0; r < 8; ++r) {
-        acc[r][0] = bias0;
-        acc[r][1] = bias1;
-      }
-    }
-    if (a_step == 1) {
-      add_rows(k, a, b, b_step, acc);
-    } else {
-      add_neighbours(k, a[0], a_step, b, b_step, acc);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < 8; ++r) {
-      float* const to = c[r];
-      vst1q_f32(to, acc[r][0]);
-      vst1q_f32(to + 4, acc[r][1]);
-    }
+    multiply<false>(k, a, a_step, b, b_step, c, bias, add);
+  }
+
+  // The same for rows of A that lie anywhere, whatever their step.
+  static void run_apart(int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+                        float* const* c, const float* bias, bool add) {
+    multiply<true>(k, a, a_step, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for 8 columns.
@@ -56,6 +36,57 @@ struct NeonTile {
 
  private:
   using Accumulators = float32x4_t[8][2];
+
+  template <bool kApart>
+  static void multiply(int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+                       float* const* c, const float* bias, bool add) {
+    float32x4_t acc[8][2];
+    if (add) {
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        acc[r][0] = vld1q_f32(c[r]);
+        acc[r][1] = vld1q_f32(c[r] + 4);
+      }
+    } else {
+      const float32x4_t bias0 = bias != nullptr ? vld1q_f32(bias) : vdupq_n_f32(0.0f);
+      const float32x4_t bias1 = bias != nullptr ? vld1q_f32(bias + 4) : vdupq_n_f32(0.0f);
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        acc[r][0] = bias0;
+        acc[r][1] = bias1;
+      }
+    }
+    if (kApart) {
+      add_apart(k, a, a_step, b, b_step, acc);
+    } else if (a_step == 1) {
+      add_rows(k, a, b, b_step, acc);
+    } else {
+      add_neighbours(k, a[0], a_step, b, b_step, acc);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; ++r) {
+      float* const to = c[r];
+      vst1q_f32(to, acc[r][0]);
+      vst1q_f32(to + 4, acc[r][1]);
+    }
+  }
+
+  // Rows of A that lie anywhere: an element of each at a time.
+  __attribute__((always_inline)) static inline void add_apart(int64_t k, const float* const* a, int64_t a_step,
+                                                              const float* b, int64_t b_step, Accumulators& acc) {
+    const float* row[8];
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; ++r) row[r] = a[r];
+    for (int64_t i = 0; i < k * a_step; i += a_step, b += b_step) {
+      const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        const float32x4_t x = vld1q_dup_f32(row[r] + i);
+        acc[r][0] = vfmaq_f32(acc[r][0], x, b0);
+        acc[r][1] = vfmaq_f32(acc[r][1], x, b1);
+      }
+    }
+  }
 
   // Rows of A that lie anywhere: 4 elements of each at a time.
   __attribute__((always_inline)) static inline void add_rows(int64_t k, const float* const* a, const float* b,
