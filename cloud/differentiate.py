@@ -12,7 +12,7 @@ from cloud import autodiff, interpreter
 from cloud.emit import python_source
 from cloud.simplify import simplified
 from ir.dtype import DType
-from ir.errors import ShapeError
+from ir.errors import DTypeError, ShapeError
 from ir.graph import Constant, Graph, Value, substitute
 from ir.op import OPS
 from ir.passes import common_subexpression
@@ -145,7 +145,12 @@ def _argument_names(f: Callable[..., Any]) -> list[str]:
 
 def _chosen(graph: Graph, wrt: Wrt) -> list[Value]:
     each = [wrt] if isinstance(wrt, (int, Value)) else wrt
-    return [graph.inputs[w] if isinstance(w, int) else w for w in each]
+    chosen = [graph.inputs[w] if isinstance(w, int) else w for w in each]
+    for w, v in zip(each, chosen, strict=True):
+        if not v.dtype.is_float:
+            where = f"argument {w}" if isinstance(w, int) else f"{v!r}"
+            raise DTypeError(f"grad: {where} holds {v.dtype!r}, want floats (3.0 for 3)")
+    return chosen
 
 
 def _name(f: Callable[..., Any]) -> str:

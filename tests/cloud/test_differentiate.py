@@ -10,7 +10,7 @@ import pytest
 
 from cloud import grad, grad_source, jvp, ops, stop_gradient, value_and_grad, vjp
 from ir.dtype import DType
-from ir.errors import ShapeError
+from ir.errors import DTypeError, ShapeError
 from ir.graph import Graph, Value, Weight
 from tests.cloud.test_emit import compiled
 
@@ -190,3 +190,8 @@ def test_labels_are_examples_by_their_array() -> None:
     labels = np.array([0, 2, 1, 1], np.int32)
     g = compiled(grad_source(f, X, labels), "grad_f")(X, labels)
     np.testing.assert_array_equal(g, grad(f)(X, labels))
+
+
+def test_a_gradient_with_respect_to_integers_is_refused_by_name() -> None:
+    with pytest.raises(DTypeError, match="grad: argument 0 holds i64, want floats"):
+        grad(lambda x: x * x)(3)
