@@ -83,8 +83,9 @@ class custom_gradient:
         for i, (a, b) in enumerate(zip(leaves(given), leaves(automatic(*cotangents)), strict=True)):
             if not np.allclose(a, b, rtol=rtol, atol=atol):
                 worst = np.unravel_index(np.argmax(np.abs(a - b)), np.shape(a))
+                place = list(map(int, worst))
                 raise GradientMismatch(
-                    f"{self.f.__name__}: gradient {i} is {a[worst]:.6g} at {list(map(int, worst))}, "
+                    f"{self.f.__name__}: gradient {i} is {a[worst]:.6g} at {place}, "
                     f"the automatic one {b[worst]:.6g}; the largest difference of {np.size(a)}"
                 )
 
@@ -97,7 +98,7 @@ class custom_gradient:
     def _matched(
         self, found: Any, args: Sequence[Any], targets: list[Value], weights: dict[Weight, Any]
     ) -> list[Value]:
-        """One gradient for each float among the arguments, then those of weights. Raises ShapeError"""
+        """A gradient for each float of the arguments, then those of weights. Raises ShapeError"""
         each = found if isinstance(found, tuple) and len(args) > 1 else (found,)
         if len(each) != len(args):
             raise ShapeError(

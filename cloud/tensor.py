@@ -15,10 +15,10 @@ from ir.op import OPS, Op
 
 NUMBERS = (int, float, np.ndarray, np.generic, Value)
 # what numpy's arrays offer on themselves and tensors have from the front end
-LIKE_ARRAYS = frozenset(
-    ("T", "ndim", "size", "sum", "mean", "max", "min", "prod", "cumsum", "argmax", "argmin")
-    + ("dot", "clip", "reshape", "astype", "transpose", "flatten", "ravel", "copy")
-)
+LIKE_ARRAYS = {
+    "T", "ndim", "size", "sum", "mean", "max", "min", "prod", "cumsum", "argmax", "argmin",
+    "dot", "clip", "reshape", "astype", "transpose", "flatten", "ravel", "copy",
+}  # fmt: skip
 
 
 class NeedsTrace(TypeError):
@@ -85,11 +85,12 @@ class Tensor(Constant):
         return self.__array_function__(ufunc, (), args, kwargs)
 
     def __array_function__(self, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from cloud.parse.tables import TABLE
+        from cloud.parse.table import TABLE
 
+        m = machine(self)
         if f not in TABLE:
             raise NeedsTrace(f"{f.__name__} of a tensor: want one of cloud.ops")
-        return TABLE[f](machine(self), *args, **kwargs)
+        return TABLE[f](m, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name not in LIKE_ARRAYS:
@@ -119,6 +120,12 @@ class Tensor(Constant):
 
     def __neg__(self) -> Any:
         return machine(self).unary(ast.USub, self)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
 
     def __pos__(self) -> Tensor:
         return self

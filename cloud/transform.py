@@ -36,7 +36,7 @@ class Traced:
         kwargs: dict[str, Any],
         numbers: Collection[int | str] = (),
     ) -> Traced:
-        """Trace f. `numbers`: the arguments, by place or name, that are data also as Python integers."""
+        """Trace f. `numbers`: arguments, by place or name, that are data also as integers."""
         traced = _placed(f, args, kwargs, numbers, _placeholder)
         traced.result = _as_values(parse.call(f, *traced.args, **traced.kwargs))
         return traced
@@ -102,8 +102,8 @@ def _at_once(
         traced = _placed(f, args, kwargs, numbers, lambda x, _: eager.leaf(x))
         try:
             traced.result = _as_values(f(*traced.args, **traced.kwargs))
-        except eager.NeedsTrace:
-            if outermost:
+        except (eager.NeedsTrace, ValueError) as error:  # numpy hides one behind the other
+            if outermost and eager.NeedsTrace in (type(error), type(error.__cause__)):
                 return None
             raise
         outputs = [v for v in leaves(traced.result) if isinstance(v, Value)]
@@ -112,7 +112,7 @@ def _at_once(
         roots = build(traced)
     if eager.watching() or data:
         return [eager.as_tensor(v) for v in roots]
-    return [modes.array_of(v) for v in roots]
+    return [modes.array_of(v)[()] for v in roots]
 
 
 def _placed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from cloud.trees import is_float, rebuilt
 from ir.errors import ShapeError
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cloud.transform import Traced
 
 # a module is told by its `trainable_weights`
-Wrt = Union[int, str, Value, Any]
+Wrt = int | str | Value | Any
 
 
 def chosen_by(wrt: Wrt, traced: Traced) -> Any:

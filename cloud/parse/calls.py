@@ -56,7 +56,7 @@ class Calls(Recursion):
             return self.call_module(f, args, kwargs)
         if isinstance(f, type):
             return self._make(f, args, kwargs)
-        method = getattr(type(f), "__call__", None)
+        method = getattr(type(f), "__call__", None)  # noqa: B004  (it is to be read)
         if interpretable(method):
             return self.call(method, (f, *args), kwargs)
         return self.call_python(f, args, kwargs)

@@ -27,9 +27,9 @@ class Expressions(Calls):
                 f"{type(node).__name__} is not supported", _HINTS.get(type(node), _HINT), node
             )
         y = method(node)
-        if self.watched_from is not None and isinstance(y, Value):
-            if y.node is not None and y.node.serial > self.watched_from:
-                raise Traced
+        since = self.watched_from
+        if since is not None and isinstance(y, Value) and y.node and y.node.serial > since:
+            raise Traced
         return y
 
     def expr_Constant(self, node: ast.Constant) -> Any:
@@ -91,9 +91,9 @@ class Expressions(Calls):
         if _has_value(key):
             if isinstance(x, np.ndarray):
                 return self.index(self.as_value(x), key)
-            if isinstance(x, (list, tuple)) and x and isinstance(key, Value):
-                if all(isinstance(i, NUMERIC) for i in x) and not key.rank:
-                    return self._item_of_numbers(x, key, node)
+            several = isinstance(x, (list, tuple)) and len(x) > 0
+            if several and isinstance(key, Value) and all(isinstance(i, NUMERIC) for i in x):
+                return self._item_of_numbers(x, key, node)
             raise self.not_known(
                 f"a {type(x).__name__} indexed by a value", "use a tensor, or a known number", node
             )

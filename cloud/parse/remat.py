@@ -37,8 +37,8 @@ class RematFunction:
 
 
 def remat(x: Any, *, every: int = 1) -> Any:
-    """`for i in remat(range(1000), every=32)`: the derivative of this loop keeps each 32nd state and
-    computes what lies between again (Griewank 1992). remat(f): a derivative of f keeps f's
+    """`for i in remat(range(1000), every=32)`: the derivative of this loop keeps each 32nd state
+    and computes what lies between again (Griewank 1992). remat(f): a derivative of f keeps f's
     arguments alone and runs f once more (Chen et al. 2016). Results are the same.
 
     Raises ValueError for `every` below 1.

@@ -10,24 +10,9 @@ from ir.graph import Value
 Handler = Callable[..., Any]
 TABLE: dict[Any, Handler] = {}
 CHANGES_ITSELF = frozenset(
-    [
-        "append",
-        "extend",
-        "insert",
-        "remove",
-        "pop",
-        "clear",
-        "sort",
-        "reverse",
-        "update",
-        "setdefault",
-        "popitem",
-        "add",
-        "discard",
-        "difference_update",
-        "intersection_update",
-        "symmetric_difference_update",
-    ]
+    {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
+    | {"update", "setdefault", "popitem", "add", "discard", "difference_update"}
+    | {"intersection_update", "symmetric_difference_update"}
 )
 
 

@@ -1,4 +1,4 @@
-"""What numpy's arrays offer on themselves, for values of the graph: attributes, methods, indices."""
+"""What numpy's arrays offer, for values of the graph: attributes, methods, indices."""
 
 from __future__ import annotations
 

@@ -187,8 +187,8 @@ void Routine::lay_out() {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (home_[i].base != Operand::nothing) blocks_[i].size = 0;
   }
-  planned_size_ = planner_.plan(blocks_);
   least_size_ = lite::least_size(blocks_, changes_);
+  planned_size_ = planner_.plan(blocks_, least_size_);
   frame_size_ = Region::round_up(sizeof(Frame) + operands_.size() * sizeof(void*) + tensor_count_ * sizeof(Tensor) +
                                  Arena::kAlignment + planned_size_);
   for (Step& step : steps_) {

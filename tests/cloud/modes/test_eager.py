@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cloud import grad, jit, modes, nn, ops, tensor
-from cloud.eager import Tensor, at_once
+from cloud.eager import NeedsTrace, Tensor, at_once, leaf
 from ir.graph import Graph, Value, Weight
 
 
@@ -98,6 +100,30 @@ def test_a_breakpoint_in_a_layer_sees_numbers() -> None:
     net = nn.Sequential(nn.Linear(2, 3, rng=np.random.default_rng(0)), Probe())
     y = net(np.ones((1, 2), np.float32))
     np.testing.assert_array_equal(seen[0], y)
+
+
+def test_what_would_lose_the_gradient_is_traced_instead() -> None:
+    def f(x: Any) -> Any:
+        y = math.sin(x[0]) * np.zeros(2)
+        y[1] = x[0] * x[1]
+        return np.sum(y) + math.exp(x[1])
+
+    g = grad(f)(np.array([2.0, 3.0]))
+    np.testing.assert_allclose(g, [3, 2 + math.exp(3)])
+    with at_once(watch=True), pytest.raises(NeedsTrace, match="a gradient flows through"):
+        float(leaf(np.float32(1)))
+
+
+def test_numpy_works_on_tensors_as_on_arrays() -> None:
+    def f(x: Any) -> Any:
+        y = np.sin(x) ** 2 + np.ones(3) * x.sum()
+        return (y / 2)[1:].mean() + np.max(x) + 2 // x[0] * np.where(x[0] > 0, x, 0).T[2]
+
+    x = np.array([1.5, -0.5, 0.25])
+    eager_gradient = grad(f)(x)
+    with modes.using(mode="graph"):
+        np.testing.assert_allclose(eager_gradient, grad(f)(x), rtol=1e-12)
+    assert jit(f)(x) == pytest.approx(f(x))
 
 
 def test_nothing_is_remembered_where_nobody_asks_for_gradients() -> None:

@@ -1,6 +1,7 @@
 """Programs on arrays, by indices, methods and numpy."""
 
 # Plain Python of many styles is what is wanted here.
+# ruff: noqa
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Programs whose branches depend on data."""
 
 # Plain Python of many styles is what is wanted here.
+# ruff: noqa
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Programs with `for`."""
 
 # Plain Python of many styles is what is wanted here.
-# ruff: noqa: B007, B905, RUF, SIM, C4, B
+# ruff: noqa
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Programs that call, define, pass and return functions."""
 
 # Plain Python of many styles is what is wanted here.
-# ruff: noqa: C417, E731, PT017, RUF, SIM, C4, B
+# ruff: noqa
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Programs with objects of classes, and functions that call themselves."""
 
 # Plain Python of many styles is what is wanted here.
+# ruff: noqa
 
 from __future__ import annotations
 
