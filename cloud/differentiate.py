@@ -1,4 +1,7 @@
-"""Derivatives of Python functions: trace the function, transform its graph, run the result."""
+"""Derivatives of Python functions: trace the function, transform its graph, run the result.
+
+Functions are read by `cloud.parse`, so that their control flow may depend on data.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from cloud import autodiff, interpreter
+from cloud import autodiff, forward
+from cloud.compile.simplify import simplify
 from cloud.emit import python_source
-from cloud.simplify import simplified
+from cloud.transform import Traced, transform
+from cloud.trees import arrays_like, is_float, leaves, packed, rebuilt
+from cloud.wrt import Wrt, chosen_by, numbers_in
 from ir.dtype import DType
-from ir.errors import DTypeError, ShapeError
-from ir.graph import Constant, Graph, Value, substitute
+from ir.errors import ShapeError
+from ir.graph import Constant, Graph, Value, shape_text
 from ir.op import OPS
 from ir.passes import common_subexpression
-
-Wrt = int | Sequence[int | Value] | Value
 
 
 def stop_gradient(x: Any) -> Any:
@@ -25,117 +29,125 @@ def stop_gradient(x: Any) -> Any:
     return OPS["stop_gradient"](x)
 
 
-def grad(f: Callable[..., Value], wrt: Wrt = 0) -> Callable[..., Any]:
+def grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
     """The function that gives the gradient of scalar-valued `f`, of the same arguments.
 
-    `wrt`: an argument number, a weight, or a sequence of them (then a tuple of gradients comes
-    back). The result takes arrays and gives arrays, or takes values and adds to their graph, so
-    `grad(grad(f))` is a second derivative.
+    `wrt`: what the derivative is taken by: an argument's number or name, a weight, a module (then
+    a dict of gradients of its trainable weights comes back), or a list, tuple or dict of these. The
+    gradient of an argument that is a nested structure is one of the same structure. The result
+    takes arrays and gives arrays, or takes values and adds to their graph, so `grad(grad(f))` is a
+    second derivative. Raises ShapeError if f is not scalar-valued.
     """
     both = value_and_grad(f, wrt)
-    return _named(lambda *args: both(*args)[1], f, "grad")
+    return _named(lambda *args, **kwargs: both(*args, **kwargs)[1], f, "grad")
 
 
-def value_and_grad(f: Callable[..., Value], wrt: Wrt = 0) -> Callable[..., Any]:
-    """Like `grad`, but gives (f's value, gradient). Raises ShapeError if f is not scalar-valued."""
+def value_and_grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
+    """Like `grad`, but gives (f's value, gradient)."""
 
-    def build(graph: Graph) -> tuple[Value, ...]:
-        (y,) = graph.outputs
-        if y.shape != ():
-            raise ShapeError(f"grad: {_name(f)} gives shape {list(y.shape)}, want a scalar")
-        return (y, *autodiff.gradients([y], [autodiff.ones_like(y)], _chosen(graph, wrt)))
+    def both(*args: Any, **kwargs: Any) -> Any:
+        shape: list[Any] = []
 
-    def both(*args: Any) -> Any:
-        y, *g = _transform(f, args, build)
-        return y, (g[0] if isinstance(wrt, (int, Value)) else tuple(g))
+        def build(traced: Traced) -> Sequence[Value]:
+            y = _scalar(traced, f, "grad")
+            chosen = chosen_by(wrt, traced)
+            shape.append(chosen)
+            seeds = [autodiff.ones_like(y)]
+            (y,), g = autodiff.value_and_gradients([y], seeds, _values(chosen))
+            return (y, *g)
+
+        y, *g = transform(f, args, kwargs, build, numbers_in(wrt))
+        return y, packed(shape[0], iter(g))
 
     return _named(both, f, "value_and_grad")
 
 
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
-    """(f(*primals), pull): pull(*cotangents of the outputs) gives those of every float input."""
+    """(f(*primals), pull): pull(*cotangents) gives the cotangent of every primal that holds floats.
+
+    There is one cotangent for each of f's results: f gives one, or a tuple of them.
+    """
+    form: list[Any] = []
+
+    def plain(traced: Traced) -> Sequence[Value]:
+        form.append(traced.result)
+        return list(leaves(traced.result))
+
+    out = transform(f, primals, {}, plain)
 
     def pull(*cotangents: Any) -> tuple[Any, ...]:
         n = len(primals)
+        inputs: list[Any] = []
 
-        def pulled(*all_: Value) -> tuple[Value, ...]:
-            out = f(*all_[:n])
-            outputs = [out] if isinstance(out, Value) else list(out)
-            wrt = [v for v in all_[:n] if v.dtype.is_float]
-            return tuple(autodiff.gradients(outputs, all_[n:], wrt))
+        def pulled(*all_: Any) -> Any:
+            from cloud import parse
 
-        return tuple(_transform(pulled, (*primals, *cotangents), lambda g: g.outputs))
+            return parse.call(f, *all_[:n])
 
-    out = _transform(f, primals, lambda g: g.outputs)
-    return (out[0] if len(out) == 1 else tuple(out)), pull
+        def build(traced: Traced) -> Sequence[Value]:
+            primal, seeds = traced.args[:n], traced.args[n:]
+            inputs.extend(rebuilt(p, lambda v: v if is_float(v) else None) for p in primal)
+            outputs = list(leaves(traced.result))
+            given = list(leaves(tuple(seeds)))
+            return autodiff.gradients(outputs, given, _values(tuple(inputs)))
+
+        found = transform(pulled, (*primals, *cotangents), {}, build)
+        trees = (x for x in inputs if any(isinstance(v, Value) for v in leaves(x)))
+        return tuple(packed(tuple(trees), iter(found)))
+
+    return packed(form[0], iter(out)), pull
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """(f(*primals), the derivative of f along `tangents`), by differentiating the vjp, which is
-    linear in its cotangents, with respect to them."""
+    """(f(*primals), the derivative of f along `tangents`), in forward mode: nothing is kept.
+
+    Where a primal holds no floats its tangent is ignored. Results that are no floats have None.
+    """
     n = len(primals)
+    forms: list[Any] = []
 
-    def push(*all_: Value) -> tuple[Value, ...]:
-        out = f(*all_[:n])
-        outputs = [out] if isinstance(out, Value) else list(out)
-        seeds = [Value(y.shape, y.dtype) for y in outputs]
-        pulled = autodiff.gradients(outputs, seeds, all_[:n])
-        pushed = autodiff.gradients(pulled, all_[n:], seeds)
-        zeros = {s: autodiff.zeros_like(s) for s in seeds}
-        return (*outputs, *substitute(pushed, zeros))
+    def pushed(*all_: Any) -> Any:
+        from cloud import parse
 
-    out = _transform(push, (*primals, *tangents), lambda g: g.outputs)
-    half = len(out) // 2
-    return (out[0], out[1]) if half == 1 else (tuple(out[:half]), tuple(out[half:]))
+        return parse.call(f, *all_[:n])
+
+    def build(traced: Traced) -> Sequence[Value]:
+        outputs = list(leaves(traced.result))
+        pairs = list(zip(leaves(traced.args[:n]), leaves(traced.args[n:]), strict=True))
+        floats = [(p, t) for p, t in pairs if is_float(p)]
+        values, found = forward.value_and_tangents(
+            outputs, [p for p, _ in floats], [t for _, t in floats]
+        )
+        moved = iter(found)
+        forms.append(traced.result)
+        forms.append(rebuilt(traced.result, lambda _: next(moved)))
+        return [*values, *(t for t in found if t is not None)]
+
+    tangents = tuple(arrays_like(p, t) for p, t in zip(primals, tangents, strict=True))
+    out = iter(transform(pushed, (*primals, *tangents), {}, build))
+    return packed(forms[0], out), packed(forms[1], out)
 
 
-def grad_source(f: Callable[..., Value], *examples: Any, wrt: Wrt = 0) -> str:
+def grad_source(f: Callable[..., Any], *examples: Any, wrt: Wrt = 0) -> str:
     """The gradient of `f` as readable Python on numpy arrays, given `np` and `cloud.ops` as `ops`.
 
-    `examples`: arrays, or shapes of float32 arrays, one for each argument; without them every
-    argument is a scalar.
+    `examples`: arrays, structures of them, or shapes of float32 arrays, one for each argument;
+    without them every argument is a scalar.
     """
     if not examples:
-        examples = ((),) * len(_argument_names(f))
-    values = [_placeholder(f, i, x) for i, x in enumerate(examples)]
-    graph = Graph.trace(f, *values)
-    (y,) = graph.outputs
-    chosen = _chosen(graph, wrt)
+        examples = ((),) * len(argument_names(f))
+    args = tuple(_example(x) for x in examples)
+    traced = Traced.of(f, args, {}, numbers_in(wrt))
+    y = _scalar(traced, f, "grad_source")
+    chosen = _values(chosen_by(wrt, traced))
     found = autodiff.gradients([y], [autodiff.ones_like(y)], chosen)
-    names = tuple(f"g_{v.name or i}" for i, v in enumerate(chosen))
-    derivative = common_subexpression(simplified(Graph(graph.inputs, tuple(found), names)))
-    return python_source(derivative, f"grad_{_name(f)}")
+    names = _output_names(chosen)
+    derivative = Graph(tuple(traced.values), tuple(found), names)
+    return python_source(common_subexpression(simplify(derivative)), f"grad_{_name(f)}")
 
 
-def _transform(
-    f: Callable[..., Any], args: Sequence[Any], build: Callable[[Graph], Sequence[Value]]
-) -> list[Any]:
-    """Trace f on placeholders for `args`, transform, then run on arrays or splice into values."""
-    placeholders = tuple(_placeholder(f, i, a) for i, a in enumerate(args))
-    roots = tuple(build(Graph.trace(f, *placeholders)))
-    if any(isinstance(a, Value) for a in args) or _reads_outer_values(placeholders, roots):
-        actual = [a if isinstance(a, Value) else Constant(a) for a in args]
-        return list(substitute(roots, dict(zip(placeholders, actual, strict=True))))
-    return list(interpreter.run(Graph(placeholders, roots), *args))
-
-
-def _reads_outer_values(placeholders: Sequence[Value], roots: Sequence[Value]) -> bool:
-    """Whether f closes over a value of a trace that is under way: then the result belongs to it."""
-    leaves = Graph((), tuple(roots)).leaves
-    return any(type(v) is Value and v not in placeholders for v in leaves)
-
-
-def _placeholder(f: Callable[..., Any], i: int, x: Any) -> Value:
-    name = _argument_names(f)[i] if i < len(_argument_names(f)) else None
-    if isinstance(x, Value):
-        return Value(x.shape, x.dtype, name=name)
-    if isinstance(x, tuple):
-        return Value(x, name=name)
-    array = np.asarray(x)
-    return Value(array.shape, DType.of(array), name=name)
-
-
-def _argument_names(f: Callable[..., Any]) -> list[str]:
+def argument_names(f: Callable[..., Any]) -> list[str]:
+    """The names of the positional arguments of f, as far as they are known."""
     fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         return [p.name for p in inspect.signature(f).parameters.values() if p.kind in fixed]
@@ -143,14 +155,34 @@ def _argument_names(f: Callable[..., Any]) -> list[str]:
         return []
 
 
-def _chosen(graph: Graph, wrt: Wrt) -> list[Value]:
-    each = [wrt] if isinstance(wrt, (int, Value)) else wrt
-    chosen = [graph.inputs[w] if isinstance(w, int) else w for w in each]
-    for w, v in zip(each, chosen, strict=True):
-        if not v.dtype.is_float:
-            where = f"argument {w}" if isinstance(w, int) else f"{v!r}"
-            raise DTypeError(f"grad: {where} holds {v.dtype!r}, want floats (3.0 for 3)")
-    return chosen
+def _scalar(traced: Traced, f: Callable[..., Any], who: str) -> Value:
+    y = traced.result
+    if not isinstance(y, Value):
+        if isinstance(y, (int, float)) and not isinstance(y, bool):
+            return Constant(np.asarray(y, DType.f32.numpy))  # it depends on no argument
+        raise ShapeError(f"{who}: {_name(f)} gives a {type(y).__name__}, want a scalar")
+    if y.shape != ():
+        raise ShapeError(f"{who}: {_name(f)} gives shape {shape_text(y.shape)}, want a scalar")
+    return y
+
+
+def _values(tree: Any) -> list[Value]:
+    return [v for v in leaves(tree) if isinstance(v, Value)]
+
+
+def _example(x: Any) -> Any:
+    """An argument to trace with: a shape stands for a float32 array of it."""
+    if isinstance(x, tuple) and all(isinstance(n, int) for n in x):
+        return Value(x)
+    return x
+
+
+def _output_names(chosen: Sequence[Value]) -> tuple[str, ...]:
+    names: list[str] = []
+    for i, v in enumerate(chosen):
+        name = f"g_{v.name or i}"
+        names.append(name if name not in names else f"{name}_{i}")
+    return tuple(names)
 
 
 def _name(f: Callable[..., Any]) -> str:

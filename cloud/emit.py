@@ -1,17 +1,34 @@
-"""Print a graph as a Python function: the derivative of your source is source."""
+"""Print a graph as a Python function: the derivative of your source is source.
+
+A branch becomes `if`, a loop `while`, a function of the graph a `def` inside of the function.
+"""
 
 from __future__ import annotations
 
 import keyword
+from collections import Counter
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from ir.dtype import DType
 from ir.graph import Constant, Graph, Node, Value, shape_text
 from ir.op import OPS
+from ir.walk import functions, walk
 
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "matmul": "@",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
 MOST_INLINE = 16  # elements of a constant that is written into the source
 
 
@@ -21,11 +38,12 @@ def python_source(graph: Graph, name: str) -> str:
     The text needs `np` (numpy) and `ops` (cloud.ops) and runs on numpy arrays.
     """
     names = _Names(graph)
-    body = [*_sizes(graph, names), *(_line(node, names) for node in graph.nodes)]
-    results = ", ".join(names.of(v) for v in graph.roots)
-    return "\n".join(
-        [f"def {name}({', '.join(names.parameters)}):", *body, f"    return {results}", ""]
-    )
+    writer = _Writer(names)
+    writer.lines += [f"def {name}({', '.join(names.parameters)}):", *_sizes(graph, names)]
+    writer.functions(graph)
+    writer.nodes(graph, 1)
+    writer.line(1, f"return {names.all(graph.roots)}")
+    return "\n".join([*writer.lines, ""])
 
 
 class _Names:
@@ -35,19 +53,40 @@ class _Names:
         self.names: dict[Value, str] = {}
         self.taken = {"np", "ops", *graph.symbols}
         self.parameters: list[str] = []
-        large = (v for v in graph.leaves if isinstance(v, Constant) and v.data.size > MOST_INLINE)
+        self.unnamed = 0
+        self.functions = {f: self.new(f.name) for f in functions(graph)}
+        leaves = dict.fromkeys(v for g in walk([graph]) for v in g.leaves)
+        large = (v for v in leaves if isinstance(v, Constant) and v.data.size > MOST_INLINE)
         for v in (*graph.inputs, *graph.weights, *large):
-            self.parameters.append(self._give(v, v.name or f"x{len(self.parameters)}"))
+            self.parameters.append(self.give(v, v.name or f"x{len(self.parameters)}"))
         outputs = dict(zip(graph.outputs, graph.output_names, strict=True))
         for v in (v for node in graph.nodes for v in node.results):
-            self._give(v, v.name or outputs.get(v) or f"t{len(self.names) - len(self.parameters)}")
+            wanted = v.name or outputs.get(v)
+            if wanted and _is_named_here(v):
+                self.give(v, wanted)
 
     def of(self, v: Value | None) -> str:
+        """The name; of a value that has none yet, a new one; a small constant's elements."""
         if isinstance(v, Constant) and v not in self.names:
             return _array(v)
-        return "None" if v is None else self.names[v]
+        if v is None:
+            return "None"
+        return self.names[v] if v in self.names else self.give(v, v.name)
 
-    def _give(self, v: Value, wanted: str) -> str:
+    def all(self, values: Sequence[Value]) -> str:
+        return ", ".join(map(self.of, values))
+
+    def give(self, v: Value, wanted: str | None) -> str:
+        if wanted is None and v.dtype is DType.tape:
+            wanted = "tape"
+        if wanted is None:
+            wanted = f"t{self.unnamed}"
+            self.unnamed += 1
+        self.names[v] = self.new(wanted)
+        return self.names[v]
+
+    def new(self, wanted: str) -> str:
+        """A name of Python like `wanted` that nothing has yet."""
         base = "".join(c if c.isalnum() else "_" for c in wanted)
         if not base.isidentifier() or keyword.iskeyword(base):
             base = f"_{base}"
@@ -55,8 +94,141 @@ class _Names:
         while free in self.taken:
             free, n = f"{base}_{n}", n + 1
         self.taken.add(free)
-        self.names[v] = free
         return free
+
+
+def _is_named_here(v: Value) -> bool:
+    """Results of loops have the names of the loop's state; others without a name get one later."""
+    return v.node is not None and v.node.op.name != "while_loop"
+
+
+class _Writer:
+    """Lines of Python, each node's in the order of its graph."""
+
+    def __init__(self, names: _Names) -> None:
+        self.names = names
+        self.lines: list[str] = []
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def functions(self, graph: Graph) -> None:
+        """A `def` for every function that the graph reaches."""
+        for f, name in self.names.functions.items():
+            parameters = [self.names.give(v, v.name) for v in f.graph.inputs]
+            self.line(1, f"def {name}({', '.join(parameters)}):")
+            self.nodes(f.graph, 2)
+            self.line(2, f"return {self.names.all(f.graph.outputs)}")
+            self.lines.append("")
+
+    def nodes(self, graph: Graph, depth: int) -> None:
+        tests = _tests(graph)
+        for node in graph.nodes:
+            if node in tests:
+                continue  # it stands behind its `if`
+            match node.op.name:
+                case "cond":
+                    test = node.present_inputs[0]
+                    is_inline = test.node is not None and test.node in tests
+                    text = self.value(test.node) if is_inline else self.names.of(test)
+                    self.branch(node, text, depth)
+                case "while_loop":
+                    self.loop(node, depth)
+                case "call":
+                    name = self.names.functions[node.attrs["body"]]
+                    self.assign(node, f"{name}({self.names.all(node.present_inputs)})", depth)
+                case _:
+                    self.assign(node, self.value(node), depth)
+
+    def assign(self, node: Node, text: str, depth: int) -> None:
+        shapes = ", ".join(shape_text(v.shape) for v in node.results)
+        self.line(depth, f"{self.names.all(node.results)} = {text}  # {shapes}")
+
+    def branch(self, node: Node, test: str, depth: int) -> None:
+        """if test: …; else: …"""
+        operands = node.present_inputs[1:]
+        results = self.names.all(node.results)
+        for word, graph in (
+            (f"if {test}:", node.attrs["then"]),
+            ("else:", node.attrs["otherwise"]),
+        ):
+            self.line(depth, word)
+            self.share(graph.inputs, operands)
+            self.nodes(graph, depth + 1)
+            self.line(depth + 1, f"{results} = {self.names.all(graph.outputs)}")
+
+    def loop(self, node: Node, depth: int) -> None:
+        """state = …; while condition: …; state = …"""
+        condition, body = node.attrs["condition"], node.attrs["body"]
+        start = node.present_inputs
+        moving = [i for i, v in enumerate(body.outputs) if v is not body.inputs[i]]
+        for i, v in enumerate(body.inputs):
+            if i in moving:
+                self.names.give(v, v.name or condition.inputs[i].name)
+            else:
+                self.share([v], [start[i]])
+        self.share(condition.inputs, body.inputs)
+        self.share(node.results, body.inputs)
+        state = self.names.all([body.inputs[i] for i in moving])
+        self.line(depth, f"{state} = {self.names.all([start[i] for i in moving])}")
+        uses = Counter(v for n in condition.nodes for v in n.present_inputs)
+        if all(uses[v] <= 1 and not any(n.subgraphs()) for n in condition.nodes for v in n.results):
+            self.line(depth, f"while {self.expression(condition.outputs[0])}:")
+        else:
+            self.line(depth, "while True:")
+            self.nodes(condition, depth + 1)
+            self.line(depth + 1, f"if not {self.names.of(condition.outputs[0])}:")
+            self.line(depth + 2, "break")
+        self.nodes(body, depth + 1)
+        self.line(depth + 1, f"{state} = {self.names.all([body.outputs[i] for i in moving])}")
+
+    def share(self, values: Sequence[Value], others: Sequence[Value]) -> None:
+        """Give values the names of others, which hold the same."""
+        for v, other in zip(values, others, strict=True):
+            self.names.names[v] = self.names.of(other)
+
+    def expression(self, v: Value) -> str:
+        """A value with all that it is computed from in one expression."""
+        if v.node is None:
+            return self.names.of(v)
+        texts = [
+            f"({self.expression(x)})" if x.node and x.node.op.name in INFIX else self.expression(x)
+            for x in v.node.present_inputs
+        ]
+        return self.value(v.node, texts)
+
+    def value(self, node: Node, texts: Sequence[str] | None = None) -> str:
+        """What a node computes; `texts`: of its inputs, in place of their names."""
+        changed = {k: a for k, a in node.attrs.items() if a != OPS[node.op.name].attrs[k]}
+        if node.op.name in INFIX and not changed:
+            return self._infix(node, texts)
+        args = list(texts) if texts else [self.names.of(v) for v in node.inputs]
+        while args and args[-1] == "None":
+            args.pop()
+        if node.op.name == "neg":
+            return f"-{args[0]}"
+        attrs = [f"{k}={_attr(a)}" for k, a in changed.items()]
+        return f"ops.{node.op.name}({', '.join([*args, *attrs])})"
+
+    def _infix(self, node: Node, texts: Sequence[str] | None) -> str:
+        """`a + b`; beside an array of the same type a number needs no type."""
+        pair = node.present_inputs
+        alone = all(isinstance(v, Constant) for v in pair)
+        a, b = (
+            repr(v.data.item())
+            if isinstance(v, Constant) and _is_number(v) and not alone
+            else (texts[i] if texts else self.names.of(v))
+            for i, v in enumerate(pair)
+        )
+        return f"{a} {INFIX[node.op.name]} {b}"
+
+
+def _tests(graph: Graph) -> set[Node]:
+    """Comparisons that nothing reads but one branch."""
+    uses = Counter(v for n in graph.nodes for v in n.present_inputs)
+    uses.update(graph.roots)
+    predicates = (n.present_inputs[0] for n in graph.nodes if n.op.name == "cond")
+    return {v.node for v in predicates if v.node and v.node.op.name in INFIX and uses[v] == 1}
 
 
 def _sizes(graph: Graph, names: _Names) -> list[str]:
@@ -67,41 +239,12 @@ def _sizes(graph: Graph, names: _Names) -> list[str]:
     return [f"    {s} = {found[s]}" for s in graph.symbols if s in found]
 
 
-def _line(node: Node, names: _Names) -> str:
-    changed = {k: a for k, a in node.attrs.items() if a != OPS[node.op.name].attrs[k]}
-    if node.op.name in INFIX and not changed:
-        value = _infix(node, names)
-    else:
-        args = [names.of(v) for v in node.inputs]
-        while args and args[-1] == "None":
-            args.pop()
-        attrs = [f"{k}={_attr(a)}" for k, a in changed.items()]
-        value = f"ops.{node.op.name}({', '.join([*args, *attrs])})"
-        if node.op.name == "neg":
-            value = f"-{args[0]}"
-    results = ", ".join(names.of(v) for v in node.results)
-    return f"    {results} = {value}  # {', '.join(shape_text(v.shape) for v in node.results)}"
-
-
-def _infix(node: Node, names: _Names) -> str:
-    """`a + b`; beside an array of the same type a number needs no type."""
-    a, b = node.present_inputs
-    alone = isinstance(a, Constant) and isinstance(b, Constant)
-    texts = [
-        repr(v.data.item())
-        if isinstance(v, Constant) and _is_number(v) and not alone
-        else names.of(v)
-        for v in (a, b)
-    ]
-    return f"{texts[0]} {INFIX[node.op.name]} {texts[1]}"
-
-
 def _is_number(c: Constant) -> bool:
     return c.data.ndim == 0 and bool(np.isfinite(c.data))
 
 
 def _array(c: Constant) -> str:
-    name = f"np.{c.data.dtype.type.__name__}"
+    name = "np.bool_" if c.dtype is DType.bool else f"np.{c.data.dtype.type.__name__}"
     if _is_number(c):
         return f"{name}({c.data.item()!r})"
     numbers = repr(c.data.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")

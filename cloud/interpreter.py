@@ -7,18 +7,24 @@ that is exact to the last bits where the graph's constants are float64 too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
+from ir.evaluate import Seen, bind, evaluate
+from ir.graph import Array, Graph, Weight
 
-from ir.errors import ShapeError
-from ir.graph import Array, Constant, Graph, Shape, Value, Weight, shape_text
-from ir.symbol import Expr, evaluate, symbols
+__all__ = ["bind", "run", "step"]
 
 
-def run(graph: Graph, *arrays: Array, weights: Mapping[Weight, Array] | None = None) -> list[Array]:
-    """The graph's outputs. Raises ShapeError where an array does not fit its input."""
-    return step(graph, *arrays, weights=weights)[0]
+def run(
+    graph: Graph,
+    *arrays: Array,
+    weights: Mapping[Weight, Array] | None = None,
+    seen: Seen | None = None,
+) -> list[Array]:
+    """The graph's outputs. Raises ShapeError where an array does not fit its input.
+
+    `seen(node, results)` is told of every node that ran, those inside of loops each time.
+    """
+    return evaluate(graph, arrays, weights=weights, seen=seen)[: len(graph.outputs)]
 
 
 def step(
@@ -28,43 +34,6 @@ def step(
 
     `weights`: arrays to use instead of the weights' own data.
     """
-    sizes = bind([v.shape for v in graph.inputs], [np.shape(a) for a in arrays])
-    env: dict[Value, Array] = {}
-    for v in graph.leaves:
-        if isinstance(v, Weight):
-            env[v] = (weights or {}).get(v, v.data)
-        elif isinstance(v, Constant):
-            env[v] = v.data
-    env.update(zip(graph.inputs, map(np.asarray, arrays), strict=True))
-    for node in graph.nodes:
-        attrs = {k: _concrete(a, sizes) for k, a in node.attrs.items()}
-        out = node.op.ref(*(None if v is None else env[v] for v in node.inputs), **attrs)
-        env.update(zip(node.results, out if len(node.results) > 1 else (out,), strict=True))
-    return [env[v] for v in graph.outputs], {w: env[new] for w, new in graph.updates}
-
-
-def bind(declared: list[Shape], given: list[tuple[int, ...]]) -> dict[str, int]:
-    """Sizes of the free dimensions, from shapes of the inputs. Raises ShapeError."""
-    sizes: dict[str, int] = {}
-    if len(declared) != len(given):
-        raise ShapeError(f"{len(given)} inputs given, want {len(declared)}")
-    for i, (want, have) in enumerate(zip(declared, given, strict=True)):
-        if len(want) == len(have):
-            for d, n in zip(want, have, strict=True):
-                if isinstance(d, Expr) and str(d).isidentifier():
-                    sizes.setdefault(str(d), n)
-        fits = len(want) == len(have) and all(
-            symbols(d) <= sizes.keys() and evaluate(d, sizes) == n
-            for d, n in zip(want, have, strict=True)
-        )
-        if not fits:
-            raise ShapeError(f"input {i} is {list(have)}, want {shape_text(want)} with {sizes}")
-    return sizes
-
-
-def _concrete(attr: Any, sizes: Mapping[str, int]) -> Any:
-    if isinstance(attr, Expr):
-        return evaluate(attr, sizes)
-    if isinstance(attr, tuple):
-        return tuple(evaluate(a, sizes) for a in attr)
-    return attr
+    roots = evaluate(graph, arrays, weights=weights)
+    n = len(graph.outputs)
+    return roots[:n], {w: new for (w, _), new in zip(graph.updates, roots[n:], strict=True)}

@@ -47,7 +47,7 @@ def arrays_of(op: Op, case: Case) -> list[Array | None]:
 def results_of(op: Op, case: Case) -> tuple[Array, ...]:
     """What the operator's reference makes of a sample, one array for each result."""
     y = op.ref(*arrays_of(op, case), **op.checked_attrs(case.attrs))
-    return tuple(np.asarray(r) for r in (y if len(op.results) > 1 else (y,)))
+    return tuple(np.asarray(r) for r in (y if op.gives_tuple else (y,)))
 
 
 def attr_words(op: Op, attrs: dict[str, Any]) -> bytes:
@@ -57,7 +57,7 @@ def attr_words(op: Op, attrs: dict[str, Any]) -> bytes:
         match attr_kind(op.attrs[name]):
             case "float":
                 out += struct.pack("<f", value)
-            case "ints":
+            case "ints" | "words":
                 out += _words(len(value), *value)
             case "choice":
                 out += _words(_index(value))

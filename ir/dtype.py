@@ -20,6 +20,7 @@ class DType(Enum):
     i64 = 6
     bool = 7
     f64 = 8
+    tape = 9  # an opaque stack of shape (), see ir/ops/control.py; never one of a weight
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -56,4 +57,5 @@ _NUMPY: dict[DType, np.dtype[Any]] = {
     DType.i64: np.dtype(np.int64),
     DType.bool: np.dtype(np.bool_),
     DType.f64: np.dtype(np.float64),
+    DType.tape: np.dtype(np.object_),  # nested pairs (last pushed, the stack below)
 }

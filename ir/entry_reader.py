@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ir.dtype import DType
 from ir.errors import FormatError
 from ir.graph import Graph, Node, Shape, Value, Weight
-from ir.index_words import MAX_NODES, word_float
-from ir.op import MAX_RANK, OPS, Op, attr_kind
+from ir.index_words import MAX_NODES, MAX_WORDS, word_float
+from ir.op import ANY_RESULTS, MAX_RANK, OPS, Op, Words, attr_kind
 
 if TYPE_CHECKING:
     from ir.index_reader import Index
+
+MOST_NUMBERS = {"ints": MAX_RANK, "words": MAX_WORDS}  # of an attribute that is a list
 
 
 class EntryReader:
@@ -32,8 +34,18 @@ class EntryReader:
         ]
         self.names = [index.name(at) for at in index.words(table, "ValueNames").tolist()]
         self.sources = [index.name(at) for at in index.words(table, "Sources").tolist()]
+        self.inputs = index.words(table, "Inputs").tolist()
+        self.outputs = index.words(table, "Outputs").tolist()
         self.current: list[Value] = list(index.leaves)  # by id, as far as there are any
         self.updates: dict[Weight, Value] = {}
+
+    def signature(self) -> tuple[list[tuple[Shape, DType]], list[tuple[Shape, DType]]]:
+        """Shapes and types of inputs and outputs. Raises FormatError."""
+        place = f"{self.place}: input or output"
+        inputs, outputs = (
+            [self._type(i, place) for i in ids] for ids in (self.inputs, self.outputs)
+        )
+        return inputs, outputs
 
     def graph(self) -> Graph:
         """The graph. Raises FormatError."""
@@ -46,12 +58,12 @@ class EntryReader:
             )
         if len(rows) > MAX_NODES:
             raise FormatError(f"{self.place}: {len(rows)} nodes, want at most {MAX_NODES}")
-        inputs = [self._input(i) for i in index.words(table, "Inputs").tolist()]
+        inputs = [self._input(i) for i in self.inputs]
         for i, row in enumerate(rows):
             self._node(row, f"{self.place}, node {i}", self.sources[i] if self.sources else "")
         if len(self.current) != len(index.leaves) + len(self.values):
             raise FormatError(f"{self.place}: id {len(self.current)} is no input and no result")
-        outputs = [self._read(i, self.place) for i in index.words(table, "Outputs").tolist()]
+        outputs = [self._read(i, self.place) for i in self.outputs]
         names = [index.name(at) for at in index.words(table, "OutputNames").tolist()]
         if len(names) != len(outputs):
             raise FormatError(f"{self.place}: {len(names)} names for {len(outputs)} outputs")
@@ -61,7 +73,7 @@ class EntryReader:
         op = _op(row.Op(), place)
         place = f"{place} ({op.name})"
         n_in, n_out = row.Inputs(), row.Outputs()
-        if n_out != len(op.results):
+        if n_out != len(op.results) and op.results != ANY_RESULTS:
             raise FormatError(f"{place}: {n_out} results, want {len(op.results)}")
         ids = self.index.ids(row.Ids(), n_in + n_out, place)
         inputs = [None if i == -1 else self._read(i, place) for i in ids[:n_in]]
@@ -125,10 +137,11 @@ class EntryReader:
         for name, default in op.attrs.items():
             where = f"{place}: {name}"
             count = 1
-            if attr_kind(default) == "ints":
+            if (kind := attr_kind(default)) in MOST_NUMBERS:
                 (count,) = self.index.pool_words(at, 1, where)
-                if not 0 <= count <= MAX_RANK:
-                    raise FormatError(f"{where} has {count} numbers, want at most {MAX_RANK}")
+                if not 0 <= count <= MOST_NUMBERS[kind]:
+                    most = MOST_NUMBERS[kind]
+                    raise FormatError(f"{where} has {count} numbers, want at most {most}")
                 at += 1
             words = self.index.pool_words(at, count, where)
             attrs[name] = self._attr(default, words, where)
@@ -139,11 +152,18 @@ class EntryReader:
         kind = attr_kind(default)
         if kind == "ints":
             return tuple(self.index.dim(w, place) for w in words)
+        if kind == "words":
+            return Words(words)
         (word,) = words
         if kind == "float":
             return word_float(word)
         if kind == "int":
             return self.index.dim(word, place)
+        if kind == "function":
+            function = self.index.function(word)
+            if function is None:
+                raise FormatError(f"{place} is {word}, want the number of an entry without a name")
+            return function
         choices: Sequence[Any] = (False, True)
         if kind == "choice":
             choices = list(type(default).__members__.values())

@@ -23,3 +23,7 @@ class GraphError(IrError, ValueError):
 
 class FormatError(IrError, ValueError):
     """A model file that is damaged, hostile or of another version."""
+
+
+class EvaluationError(IrError, RuntimeError):
+    """A graph that cannot be run to its end: a recursion too deep, a value from nowhere."""

@@ -6,14 +6,16 @@ lists `updates`, pairs of a weight and the value that replaces it once the graph
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ir.dtype import DType
 from ir.errors import GraphError
+from ir.function import Function as Function
 from ir.symbol import Dim, symbols
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ class Value:
     """A tensor: result `index` of `node`, or a leaf (input, constant, weight) without a node."""
 
     __slots__ = ("dtype", "index", "name", "node", "shape")
+    # Set by a kind of value that carries its elements: runs an operator on it at once.
+    at_once: ClassVar[Callable[..., Any] | None] = None
 
     def __init__(
         self,
@@ -139,7 +143,7 @@ class Weight(Value):
 class Node:
     """One application of an operator. An optional input that is left out is None."""
 
-    __slots__ = ("attrs", "inputs", "op", "results", "source")
+    __slots__ = ("attrs", "inputs", "op", "results", "serial", "source")
 
     def __init__(
         self,
@@ -153,6 +157,7 @@ class Node:
         self.inputs = tuple(inputs)
         self.attrs = attrs
         self.source = source  # file:line of the user's code, or the node's name in the source model
+        self.serial = next(_SERIALS)  # counts up: tells nodes made before a moment from later ones
         self.results = tuple(
             Value(shape, dtype, node=self, index=i) for i, (shape, dtype) in enumerate(results)
         )
@@ -162,11 +167,31 @@ class Node:
         return tuple(v for v in self.inputs if v is not None)
 
     def subgraphs(self) -> Iterator[Graph]:
-        """The graphs among its attributes (control flow)."""
-        return (a for a in self.attrs.values() if isinstance(a, Graph))
+        """The graphs among its attributes, and those of functions among them (control flow).
+
+        A function may lead back to a graph that one came from: whoever walks on keeps a set of the
+        visited ones, as `walk` does.
+        """
+        for a in self.attrs.values():
+            if isinstance(a, Function):
+                yield a.graph
+            elif isinstance(a, Graph):
+                yield a
+
+    def functions(self) -> Iterator[Function]:
+        """The functions among its attributes."""
+        return (a for a in self.attrs.values() if isinstance(a, Function))
 
     def __repr__(self) -> str:
         return f"<node {self.op.name} {self.source}>"
+
+
+_SERIALS = itertools.count(1)
+
+
+def next_serial() -> int:
+    """A number above that of every node made so far and below that of every later one."""
+    return next(_SERIALS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +225,12 @@ class Graph:
             return Graph(values, tuple(out.values()), tuple(out))
         return Graph(values, (out,) if isinstance(out, Value) else tuple(out))
 
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        """What the graph makes of arrays, operator by operator (ir/evaluate.py)."""
+        from ir.evaluate import evaluate
+
+        return tuple(evaluate(self, arrays))
+
     @property
     def roots(self) -> tuple[Value, ...]:
         """What the graph computes: its outputs, then the new values of its weights."""
@@ -207,7 +238,10 @@ class Graph:
 
     @property
     def leaves(self) -> tuple[Value, ...]:
-        """Every leaf that is read or updated, graph inputs first, each once, in order of use."""
+        """Every leaf that is read or updated, graph inputs first, each once, in order of use.
+
+        What sub-graphs read is theirs: see `walk`.
+        """
         found = dict.fromkeys(self.inputs)
         found |= dict.fromkeys(v for n in self.nodes for v in n.present_inputs if v.node is None)
         found |= dict.fromkeys(v for v in self.roots if v.node is None)
@@ -216,7 +250,11 @@ class Graph:
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        return tuple(v for v in self.leaves if isinstance(v, Weight))
+        """Every weight that the graph or one of its sub-graphs reads, or that it updates."""
+        from ir.walk import walk
+
+        every = (v for graph in walk([self]) for v in graph.leaves)
+        return tuple(dict.fromkeys(v for v in every if isinstance(v, Weight)))
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -244,11 +282,14 @@ class Model:
         return tuple(dict.fromkeys(w for g in self.entries.values() for w in g.weights))
 
 
-def order(roots: Iterable[Value]) -> tuple[Node, ...]:
-    """Every node that `roots` need, each after the nodes that it reads. Raises on a cycle."""
+def order(roots: Iterable[Value], given: Container[Value] = ()) -> tuple[Node, ...]:
+    """Every node that `roots` need, each after the nodes that it reads. Raises on a cycle.
+
+    What lies behind the values `given` is not needed.
+    """
     done: dict[Node, None] = {}
     open_: set[Node] = set()
-    stack = [(v.node, False) for v in reversed(tuple(roots))]
+    stack = [(v.node, False) for v in reversed(tuple(roots)) if v not in given]
     while stack:
         node, ready = stack.pop()
         if node is None or node in done:
@@ -261,7 +302,8 @@ def order(roots: Iterable[Value]) -> tuple[Node, ...]:
             raise GraphError(f"{node!r} needs its own result")
         open_.add(node)
         stack.append((node, True))
-        stack.extend((v.node, False) for v in reversed(node.present_inputs) if v.node not in done)
+        needs = (v for v in reversed(node.present_inputs) if v not in given)
+        stack.extend((v.node, False) for v in needs if v.node not in done)
     return tuple(done)
 
 
@@ -275,11 +317,12 @@ def rebuild(node: Node, inputs: Sequence[Value | None]) -> Node:
 def substitute(roots: Sequence[Value], replaced: Mapping[Value, Value]) -> tuple[Value, ...]:
     """`roots` computed from other values: nodes that depend on a replaced value are built anew."""
     now: dict[Value, Value] = dict(replaced)
-    for node in order(roots):
-        if any(v in now for v in node.present_inputs) and node.results[0] not in now:
-            inputs = [v and now.get(v, v) for v in node.inputs]
+    for node in order(roots, replaced):
+        if any(v in now for v in node.present_inputs):
+            inputs = [None if v is None else now.get(v, v) for v in node.inputs]
             copy = node.op.node(inputs, node.attrs, node.source)
-            now.update(zip(node.results, copy.results, strict=True))
+            for old, new in zip(node.results, copy.results, strict=True):
+                now.setdefault(old, new)
     return tuple(now.get(v, v) for v in roots)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ir.errors import GraphError
 from ir.graph import Graph, Node, Value, Weight
+from ir.walk import walk
 
 
 def in_place_order(graph: Graph) -> tuple[Node, ...]:
@@ -56,7 +57,7 @@ def _updates_by_node(graph: Graph) -> dict[Node, list[Weight]]:
                 raise GraphError(
                     f"{node!r}: result {v.index} overwrites a weight, but is no update of the graph"
                 )
-        if any(g.updates for g in node.subgraphs()):
+        if any(g.updates for g in walk(node.subgraphs())):
             raise GraphError(f"{node!r}: a sub-graph updates weights; only the entry itself may")
     overwritten = [w for ws in found.values() for w in ws]
     if twice := next((w for w in overwritten if overwritten.count(w) > 1), None):
@@ -78,11 +79,8 @@ def _weights_read(node: Node, seen_through: dict[Value, Value]) -> Iterator[Weig
         base = seen_through.get(v, v)
         if isinstance(base, Weight):
             yield base
-    for graph in node.subgraphs():
-        inner_views = _views(graph)
-        for inner in graph.nodes:
-            yield from _weights_read(inner, inner_views)
-        yield from (v for v in graph.outputs if isinstance(v, Weight))
+    for graph in walk(node.subgraphs()):
+        yield from (v for v in graph.leaves if isinstance(v, Weight))
 
 
 def _sorted(graph: Graph, before: dict[Node, list[Node]]) -> tuple[Node, ...]:

@@ -13,7 +13,7 @@ from ir.dtype import DType
 from ir.entry_reader import EntryReader
 from ir.errors import FormatError, GraphError
 from ir.generated import model_generated as fb
-from ir.graph import Constant, Graph, Model, Shape, Weight
+from ir.graph import Constant, Function, Graph, Model, Shape, Weight
 from ir.index_words import (
     BASE,
     LOWEST_NUMBER,
@@ -85,20 +85,38 @@ class Index:
         self.dims: dict[int, Dim] = {}
         self.leaves = self._weights(segments)
         self.entries: list[tuple[str, Graph]] = []
-        for table in self.rows(self.root, "Entries", 4):
-            name = self.name(table.Name())
-            place = f"model file, entry {len(self.entries)} {name!r}"
-            self.entries.append((name, EntryReader(self, table, place).graph()))
-        if len(self.entries) > MAX_ENTRIES:
-            raise FormatError(
-                f"model file: {len(self.entries)} entries, want at most {MAX_ENTRIES}"
-            )
+        self.functions: dict[int, Function] = {}  # entry -> the function whose body it is
+        self._read_entries()
         named = [(n, g) for n, g in self.entries if n]
         if len(dict(named)) != len(named) or not named:
             raise FormatError(f"model file: entries {[n for n, _ in named]}, want different ones")
         model = Model(dict(named), self._metadata(), ranges)
         verify(model)
         return model
+
+    def _read_entries(self) -> None:
+        self.readers: list[tuple[str, EntryReader]] = []
+        for table in self.rows(self.root, "Entries", 4):
+            name = self.name(table.Name())
+            place = f"model file, entry {len(self.readers)} {name!r}"
+            self.readers.append((name, EntryReader(self, table, place)))
+        if len(self.readers) > MAX_ENTRIES:
+            raise FormatError(
+                f"model file: {len(self.readers)} entries, want at most {MAX_ENTRIES}"
+            )
+        for name, reader in self.readers:
+            self.entries.append((name, reader.graph()))
+        for number, function in self.functions.items():
+            function.graph = self.entries[number][1]
+
+    def function(self, number: int) -> Function | None:
+        """The function whose body an entry is, which may not be read yet; None: there is none."""
+        if not 0 <= number < len(self.readers) or self.readers[number][0]:
+            return None
+        if number not in self.functions:
+            types = self.readers[number][1].signature()
+            self.functions[number] = Function(f"function{number}", *types)
+        return self.functions[number]
 
     def _weights(self, segments: Sequence[memoryview]) -> list[Constant | Weight]:
         kinds: dict[int, int] = {}  # segment -> which of SEGMENT_KINDS
@@ -127,8 +145,8 @@ class Index:
         """A tensor of a segment whose tensors before it end at `end`; and where it ends."""
         dtype, shape = self.dtype(row.Dtype(), place), self.shape(row.Shape(), row.Rank(), place)
         sizes = [d for d in shape if isinstance(d, int)]
-        if len(sizes) != len(shape):
-            raise FormatError(f"{place}: shape {list(shape)}, want numbers")
+        if len(sizes) != len(shape) or dtype is DType.tape:
+            raise FormatError(f"{place}: {dtype!r} of shape {list(shape)}, want numbers")
         count = math.prod(sizes)
         start = row.Offset() * ALIGN_TENSOR
         stop = start + count * dtype.size_bytes

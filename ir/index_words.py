@@ -14,7 +14,8 @@ OPERATIONS = ("+", "*", "//", "min", "max")
 FIRST_SYMBOL = 16  # k of the first symbol inside an expression
 MAX_TOKENS, MAX_STACK, MAX_TERMS = 256, 64, 256
 MAX_ELEMENTS = 2**31 - 1  # of one tensor
-MAX_ENTRIES, MAX_NODES = 256, 2**16  # of a file, of one entry
+MAX_WORDS = 1024  # of an attribute
+MAX_ENTRIES, MAX_NODES = 4096, 2**16  # of a file, of one entry
 
 
 class Words:

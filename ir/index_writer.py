@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ir.dtype import DType
 from ir.errors import FormatError, GraphError
 from ir.graph import Constant, Graph, Model, Node, Value, Weight
 from ir.in_place import in_place_order
@@ -17,6 +18,7 @@ from ir.index_words import (
     MAX_ELEMENTS,
     MAX_ENTRIES,
     MAX_NODES,
+    MAX_WORDS,
     Names,
     Words,
     checked_text,
@@ -24,6 +26,7 @@ from ir.index_words import (
 )
 from ir.op import MAX_RANK, attr_kind
 from ir.symbol import Dim, Expr, symbols
+from ir.walk import inner_first, walk
 
 CONSTANT, TRAINABLE, STATE, FROZEN = range(4)  # kinds of weights
 SEGMENT_KINDS = ((CONSTANT, FROZEN), (TRAINABLE,), (STATE,))
@@ -42,8 +45,7 @@ class Content:
 def encode(model: Model, *, strip_names: bool) -> Content:
     """The content of the model's file. Raises GraphError or FormatError."""
     writer = _Writer(model, strip_names)
-    for name, graph in model.entries.items():
-        writer.add_entry(graph, name)
+    writer.add_entries(model.entries)
     weights, segments = writer.weights_and_segments()
     if len(writer.entries) > MAX_ENTRIES:
         raise FormatError(f"model of {len(writer.entries)} entries, want at most {MAX_ENTRIES}")
@@ -77,14 +79,14 @@ class _Writer:
         if not model.entries or "" in model.entries:
             raise GraphError(f"entries {list(model.entries)}: want at least one, each with a name")
         self.strip_names = strip_names
-        self.graphs = list(dict.fromkeys(_with_subgraphs(model.entries.values())))
+        self.graphs = walk(model.entries.values())
         self.symbols = sorted(_all_symbols(self.graphs) | set(model.symbol_ranges))
         self.words = Words(self.symbols)
         self.names = Names()
         self.entries: list[EntryRows] = []
         self.owned: list[Constant | Weight] = []
         self._ids: dict[Value, int] = {}  # of constants and weights
-        self._subgraphs: dict[Graph, int] = {}
+        self._numbers: dict[Graph, int] = {}  # of the entries that sub-graphs and functions become
         self._number_weights()
 
     def _number_weights(self) -> None:
@@ -93,6 +95,8 @@ class _Writer:
         names: set[str | None] = set()
         for v in dict.fromkeys(v for g in self.graphs for v in g.leaves):
             number = len(self.owned)
+            if v.dtype is DType.tape and isinstance(v, (Constant, Weight)):
+                raise GraphError(f"{v!r} is a tape; want one that the graph makes")
             if isinstance(v, Constant):
                 number = constants.setdefault((v.dtype, v.shape, v.data.tobytes()), number)
             elif not isinstance(v, Weight):
@@ -144,14 +148,21 @@ class _Writer:
             offset // ALIGN_TENSOR,
         )
 
-    def add_entry(self, graph: Graph, name: str) -> int:
-        """Add the rows of a graph, behind those of its sub-graphs; give its number."""
+    def add_entries(self, entries: dict[str, Graph]) -> None:
+        """Add the rows of every graph: each named one behind what it reaches for the first time."""
+        rows: list[tuple[str, Graph]] = []
+        for name, graph in entries.items():
+            for inner in _inner_first(graph, self._numbers):
+                self._numbers[inner] = len(rows)
+                rows.append(("", inner))
+            rows.append((name, graph))
+        for name, graph in rows:
+            self._add_entry(graph, name)
+
+    def _add_entry(self, graph: Graph, name: str) -> None:
         nodes = in_place_order(graph)
         if len(nodes) > MAX_NODES:
             raise FormatError(f"entry {name!r} of {len(nodes)} nodes, want at most {MAX_NODES}")
-        for sub in (s for n in nodes for s in n.subgraphs()):
-            if sub not in self._subgraphs:
-                self._subgraphs[sub] = self.add_entry(sub, "")
         entry = EntryRows(self.names.put(name))
         ids = dict(self._ids)
         for i, v in enumerate(graph.inputs):
@@ -163,7 +174,6 @@ class _Writer:
         entry.output_names = [self.names.put(n) for n in graph.output_names]
         _drop_empty_names(entry)
         self.entries.append(entry)
-        return len(self.entries) - 1
 
     def _node(self, node: Node, ids: dict[Value, int], entry: EntryRows) -> Row:
         place = f"{node!r}: input"
@@ -193,12 +203,18 @@ class _Writer:
                 if len(value) > MAX_RANK:
                     raise FormatError(f"{place} has {len(value)} numbers, want at most {MAX_RANK}")
                 return [len(value), *(self.words.size(v, place) for v in value)]
+            case "words":
+                if len(value) > MAX_WORDS:
+                    raise FormatError(f"{place} has {len(value)} words, want at most {MAX_WORDS}")
+                return [len(value), *value]
             case "float":
                 return [float_word(value, place)]
             case "choice":
                 return [list(type(default).__members__.values()).index(value)]
             case "graph":
-                return [self._subgraphs[value]]
+                return [self._numbers[value]]
+            case "function":
+                return [self._numbers[value.graph]]
         return [self.words.size(int(value) if isinstance(value, bool) else value, place)]
 
     def _shape(self, shape: Sequence[Dim], place: str) -> int:
@@ -231,10 +247,17 @@ def _drop_empty_names(entry: EntryRows) -> None:
         entry.sources = []
 
 
-def _with_subgraphs(graphs: Iterable[Graph]) -> Iterator[Graph]:
-    for graph in graphs:
-        yield graph
-        yield from _with_subgraphs(s for n in graph.nodes for s in n.subgraphs())
+def _inner_first(graph: Graph, known: Container[Graph]) -> list[Graph]:
+    """What a graph reaches, but for what is known: each behind the graphs that are its attributes.
+
+    Bodies of functions stand anywhere, for they may call each other.
+    """
+    every = (g for start in walk(_subgraphs(graph)) for g in inner_first(start))
+    return [g for g in dict.fromkeys(every) if g not in known]
+
+
+def _subgraphs(graph: Graph) -> Iterator[Graph]:
+    return (s for n in graph.nodes for s in n.subgraphs())
 
 
 def _all_symbols(graphs: Sequence[Graph]) -> set[str]:

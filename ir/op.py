@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -13,12 +14,19 @@ from typing import Any
 import numpy as np
 
 from ir.dtype import DType
-from ir.errors import AttrError, DTypeError, ShapeError
-from ir.graph import Array, Constant, Graph, Node, Value
+from ir.errors import AttrError, DTypeError, GraphError, ShapeError
+from ir.graph import Array, Constant, Function, Graph, Node, Value
 from ir.symbol import Expr
 
 OPS: dict[str, Op] = {}  # every operator by name, in order of declaration
 MAX_RANK = 8
+
+
+# Runs an operator on values whose elements are known and gives its results; None: it is for the
+# graph. Set where operators are to run at once, see cloud/eager.py.
+AT_ONCE: ContextVar[Callable[..., tuple[Value, ...] | None] | None] = ContextVar(
+    "at_once", default=None
+)
 
 
 class NoGrad:
@@ -26,6 +34,23 @@ class NoGrad:
 
 
 NO_GRAD = NoGrad()
+
+
+class ControlGrad:
+    """Marks an operator over sub-graphs, whose derivative `cloud.autodiff` makes from theirs."""
+
+    def __call__(self, *_: Any, **__: Any) -> Sequence[Value | None]:
+        raise GraphError("an operator over sub-graphs has no rule; want cloud.autodiff")
+
+
+CONTROL_GRAD = ControlGrad()
+ANY_RESULTS = ("*",)  # of an operator: how many results it has depends on its attributes
+
+
+class Words(tuple[int, ...]):
+    """An attribute of any number of 32-bit integers, such as a small program."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +106,8 @@ class Case:
 
     def __str__(self) -> str:
         shapes = [f"{s.dtype!r}{list(s.shape)}".replace(" ", "") if s else "-" for s in self.inputs]
-        attrs = [f"{k}={v}".replace(" ", "") for k, v in self.attrs.items()]
+        texts = {k: "graph" if isinstance(v, Graph) else str(v) for k, v in self.attrs.items()}
+        attrs = [f"{k}={v}".replace(" ", "") for k, v in texts.items()]
         return ",".join(shapes + attrs)
 
 
@@ -108,7 +134,7 @@ class Op:
     shape: Callable[..., Any]  # shapes and attrs -> a shape, or a list of shapes
     dtype: Callable[..., Any]  # dtypes and attrs -> a dtype, or a list of dtypes
     ref: Callable[..., Any]
-    grad: Callable[..., Sequence[Value | None]] | NoGrad
+    grad: Callable[..., Sequence[Value | None]] | NoGrad  # a ControlGrad is callable
     kernels: tuple[str, ...]  # dtypes of in[0] that have a reference kernel in C++, or ("any",)
     updates: int  # result i overwrites weight input i, for i < updates
     view: bool  # the result is input 0's bytes under another shape
@@ -117,18 +143,31 @@ class Op:
     samples: tuple[Case, ...]
     doc: str
 
+    @property
+    def gives_tuple(self) -> bool:
+        """Whether its results come as a tuple: not where there is always one."""
+        return len(self.results) != 1 or self.results == ANY_RESULTS
+
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
         if not any(isinstance(x, Value) for x in inputs):
             return self.ref(*inputs, **self.checked_attrs(attrs))
-        node = self.node(self._as_values(inputs), attrs, source=_caller())
-        return node.results[0] if len(self.results) == 1 else node.results
+        values = self._as_values(inputs)
+        run = AT_ONCE.get() or next(
+            (v.at_once for v in values if v is not None and v.at_once), None
+        )
+        results = run and run(self, values, attrs)
+        if results is None:
+            results = self.node(values, attrs, source=_caller()).results
+        return results if self.gives_tuple else results[0]
 
     def node(self, inputs: Sequence[Value | None], attrs: dict[str, Any], source: str = "") -> Node:
         """A node of this operator. Raises ShapeError, DTypeError or AttrError."""
         inputs = self._checked_inputs(inputs)
         attrs = self.checked_attrs(attrs)
-        shapes = self._infer(self.shape, [v.shape if v else None for v in inputs], attrs)
-        dtypes = self._infer(self.dtype, [v.dtype if v else None for v in inputs], attrs)
+        shapes = self._infer(self.shape, [None if v is None else v.shape for v in inputs], attrs)
+        dtypes = self._infer(self.dtype, [None if v is None else v.dtype for v in inputs], attrs)
+        if self.family != "control" and DType.tape in (v.dtype for v in inputs if v is not None):
+            raise DTypeError(f"{self.name}: an input is a tape; only push, pop and loops take one")
         for shape in shapes:
             if len(shape) > MAX_RANK:
                 raise ShapeError(f"{self.name}: result of rank {len(shape)}, at most {MAX_RANK}")
@@ -144,17 +183,19 @@ class Op:
         }
 
     def _checked_inputs(self, inputs: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        most = len(self.inputs)
+        most = len(self.inputs) - self.variadic
         least = most - self.optional
         given = tuple(inputs)
         if len(given) < least or (len(given) > most and not self.variadic):
-            wanted = f"{least}" if least == most else f"{least} to {most}"
+            more = "any number" if self.variadic else f"{most}"
+            wanted = f"{least}" if least == most and not self.variadic else f"{least} to {more}"
             names = ", ".join(self.inputs)
             raise AttrError(f"{self.name}: {len(given)} inputs, want {wanted} ({names})")
         given += (None,) * (most - len(given))
         for i, v in enumerate(given):
-            if v is None and i < least:
-                raise AttrError(f"{self.name}: input {i} ({self.inputs[i]}) is missing")
+            if v is None and (i < least or i >= most):
+                name = self.inputs[min(i, len(self.inputs) - 1)]
+                raise AttrError(f"{self.name}: input {i} ({name}) is missing")
         return given
 
     def _as_values(self, inputs: Sequence[Any]) -> list[Value | None]:
@@ -192,6 +233,7 @@ def op(
     function is the operator's: positional = tensors (default None = optional, *xs = any number),
     keyword-only = attributes. `grad(g, y, *inputs, **attrs)` returns one gradient (or None) for
     each input; with several results g and y are tuples, and an unused g is None.
+    `results=ANY_RESULTS`: the rules return lists, as long as the attributes want.
     `dtype` is a rule, a fixed DType, or None: all inputs share one type and the result has it."""
 
     def declare(ref: Callable[..., Any]) -> Op:
@@ -227,11 +269,21 @@ def op(
 
 
 def attr_kind(default: Any) -> str:
-    """The kind of an attribute, from its default: bool, int, float, choice, ints, graph."""
+    """From its default: bool, int, float, choice, ints, words, graph or function."""
     if isinstance(default, Enum):
         return "choice"
-    kinds = {bool: "bool", int: "int", float: "float", tuple: "ints", Graph: "graph"}
-    return kinds[type(default)]
+    return _KINDS[type(default)]
+
+
+_KINDS = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    tuple: "ints",
+    Words: "words",
+    Graph: "graph",
+    Function: "function",
+}
 
 
 def _coerce(where: str, value: Any, default: Any) -> Any:
@@ -245,12 +297,17 @@ def _coerce(where: str, value: Any, default: Any) -> Any:
     if kind == "ints" and isinstance(value, (tuple, list)):
         if all(_is_int(v) or isinstance(v, Expr) for v in value):
             return tuple(v if isinstance(v, Expr) else int(v) for v in value)
+    elif kind == "words" and isinstance(value, (tuple, list)):
+        if all(_is_int(v) and -(2**31) <= v < 2**31 for v in value):
+            return Words(map(int, value))
     elif kind == "float" and (_is_int(value) or isinstance(value, (float, np.floating))):
         return float(value)
     elif kind == "int" and (_is_int(value) or isinstance(value, Expr)):
         return value if isinstance(value, Expr) else int(value)
-    elif (kind == "bool" and isinstance(value, (bool, np.bool_))) or (
-        kind == "graph" and isinstance(value, Graph)
+    elif (
+        (kind == "bool" and isinstance(value, (bool, np.bool_)))
+        or (kind == "graph" and isinstance(value, Graph))
+        or (kind == "function" and isinstance(value, Function))
     ):
         return value
     raise AttrError(f"{where} is {value!r}, want {kind}")

@@ -13,7 +13,9 @@
 Every value is named once, where it is made: `%name`, or `%"any name"`, with `#1` behind it where
 another value has the same name; a number stands for a value without a name. Types are checked when
 the text is parsed, not believed. Left out inputs are `none`; attributes at their defaults are left
-out; a sub-graph is an attribute that is written `graph(…) {…}`. Weights, and constants of more than
+out; a sub-graph is an attribute that is written `graph(…) {…}`. Functions stand before the graph,
+each as `function power(%n: i32[], %x: f32[]) -> f32[] {…}`, and are named where they are called,
+`body=power`: in their own bodies too. Weights, and constants of more than
 16 elements, are named here and come from elsewhere.
 """
 
@@ -24,19 +26,24 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from ir.graph import Array, Constant, Graph, Node, Value, Weight, shape_text
+from ir.graph import Array, Constant, Function, Graph, Node, Value, Weight, shape_text
 from ir.text_parser import Parser
+from ir.walk import functions, walk
 
+_Functions = Mapping[Function, str]
 MOST_INLINE = 16  # elements of a constant that is written out
 
 
 def to_text(graph: Graph, *, sources: bool = False) -> str:
     """The graph as text; with `sources`, where each node comes from."""
-    return "\n".join(_graph_lines(graph, sources)) + "\n"
+    names = _function_names(graph)
+    lines = [_function_lines(f, names, sources) for f in names]
+    return "\n".join((*chain(*lines), *_graph_lines(graph, names, sources))) + "\n"
 
 
 def parse_text(
@@ -54,16 +61,14 @@ def parse_text(
 
 def large_constants(graph: Graph) -> dict[str, Array]:
     """The constants that the text only names by their hash: hash -> elements."""
-    own = (v for v in graph.leaves if isinstance(v, Constant) and not _is_inline(v))
-    found = {_hash(v): v.data for v in own}
-    for sub in (s for n in graph.nodes for s in n.subgraphs()):
-        found |= large_constants(sub)
-    return found
+    every = (v for g in walk([graph]) for v in g.leaves)
+    return {_hash(v): v.data for v in every if isinstance(v, Constant) and not _is_inline(v)}
 
 
 def node_line(graph: Graph, node: Node) -> str:
     """The first line of one node in the graph's text."""
-    return _node_text(node, value_names(graph), False).splitlines()[0]
+    names = _function_names(Graph((), node.results))
+    return _node_text(node, value_names(graph), names, False).splitlines()[0]
 
 
 def value_names(graph: Graph) -> dict[Value, str]:
@@ -81,7 +86,26 @@ def value_names(graph: Graph) -> dict[Value, str]:
     return names
 
 
-def _graph_lines(graph: Graph, sources: bool) -> Iterator[str]:
+def _function_names(graph: Graph) -> dict[Function, str]:
+    """A different name for every function that the graph reaches."""
+    names: dict[Function, str] = {}
+    for f in functions(graph):
+        name, n = f.name, 1
+        while name in names.values():
+            name, n = f"{f.name}_{n}", n + 1
+        names[f] = name
+    return names
+
+
+def _function_lines(f: Function, functions: _Functions, sources: bool) -> Iterator[str]:
+    lines = iter(_graph_lines(f.graph, functions, sources))
+    head = next(lines).removeprefix("graph").removesuffix(" {")
+    types = ", ".join(f"{dtype!r}{shape_text(shape)}" for shape, dtype in f.results)
+    yield f"function {_word(functions[f])}{head} -> {types} {{"
+    yield from lines
+
+
+def _graph_lines(graph: Graph, functions: _Functions, sources: bool) -> Iterator[str]:
     names = value_names(graph)
     inputs = ", ".join(_declared(v, names) for v in graph.inputs)
     yield f"graph({inputs}) {{"
@@ -89,30 +113,39 @@ def _graph_lines(graph: Graph, sources: bool) -> Iterator[str]:
     for v in (v for v in graph.leaves if v not in given):
         yield f"  {_declared(v, names)} = {_leaf_text(v)}"
     for node in graph.nodes:
-        yield from ("  " + line for line in _node_text(node, names, sources).splitlines())
+        text = _node_text(node, names, functions, sources)
+        yield from ("  " + line for line in text.splitlines())
     outputs = zip(graph.output_names, graph.outputs, strict=True)
     yield "  return " + ", ".join(f"{_word(n)}={names[v]}" for n, v in outputs)
     yield from (f"  update {names[w]} = {names[new]}" for w, new in graph.updates)
     yield "}"
 
 
-def _node_text(node: Node, names: Mapping[Value, str], sources: bool) -> str:
+def _node_text(node: Node, names: Mapping[Value, str], functions: _Functions, sources: bool) -> str:
     results = ", ".join(_declared(v, names) for v in node.results)
     inputs = ["none" if v is None else names[v] for v in node.inputs]
     while inputs and inputs[-1] == "none":
         inputs.pop()
     attrs = [
-        f"{name}={_attr_text(value, sources)}"
+        f"{name}={_attr_text(value, functions, sources)}"
         for name, value in node.attrs.items()
-        if repr(value) != repr(node.op.attrs.get(name))
+        if not _is_default(value, node.op.attrs.get(name))
     ]
     source = f" @{json.dumps(node.source, ensure_ascii=False)}" if sources and node.source else ""
     return f"{results} = {node.op.name}({', '.join([*inputs, *attrs])}){source}"
 
 
-def _attr_text(value: Any, sources: bool) -> str:
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(value, (Graph, Function)):
+        return value is default
+    return repr(value) == repr(default)
+
+
+def _attr_text(value: Any, functions: _Functions, sources: bool) -> str:
     if isinstance(value, Graph):
-        return "\n".join(_graph_lines(value, sources))
+        return "\n".join(_graph_lines(value, functions, sources))
+    if isinstance(value, Function):
+        return _word(functions[value])
     if isinstance(value, Enum):
         return json.dumps(value.value)
     if isinstance(value, bool):

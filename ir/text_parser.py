@@ -13,7 +13,7 @@ import numpy as np
 
 from ir.dtype import DType
 from ir.errors import GraphError, IrError
-from ir.graph import Array, Constant, Graph, Shape, Value, Weight, shape_text
+from ir.graph import Array, Constant, Function, Graph, Shape, Value, Weight, shape_text
 from ir.op import OPS, Op, attr_kind
 from ir.symbol import Dim
 from ir.symbol import parse as parse_size
@@ -26,11 +26,12 @@ _TOKEN = re.compile(
     | (?P<hash>sha256:[0-9a-f]+)
     | (?P<number>-?(?:inf|nan)\b|-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)
     | (?P<word>[A-Za-z_][\w.]*)
-    | (?P<mark>//|[-+*(){{}}\[\],:=@])
+    | (?P<mark>->|//|[-+*(){{}}\[\],:=@])
     | (?P<end>$)
     )""",
     re.VERBOSE,
 )
+_FUNCTION = re.compile(r"^function\b", re.MULTILINE)  # nothing else starts a line like this
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,69 @@ class Parser:
         self.text = text
         self.weights = weights
         self.constants = constants
+        self.functions: dict[str, Function] = {}
+        self._declare_functions()
         self.token = self._scan(0)
 
     def whole(self) -> Graph:
         """The graph that the whole text is."""
+        while self._accept("function"):
+            self._function()
         graph = self._graph()
         if self.token.kind != "end":
             self._fail("want the end of the text")
         return graph
 
+    def _declare_functions(self) -> None:
+        """Read the first line of every function, for bodies may call what stands behind them."""
+        for match in _FUNCTION.finditer(self.text):
+            self.token = self._scan(match.end())
+            token = self.token
+            name = self._function_name()
+            if name in self.functions:
+                self._fail(f"function {name!r} stands here twice", token)
+            inputs = [(v.shape, v.dtype) for v in self._inputs({})]
+            self.functions[name] = Function(name, inputs, self._result_types())
+
+    def _function(self) -> None:
+        """`function name(%a: type, …) -> type, … {…}`"""
+        start = self.token
+        function = self.functions[self._function_name()]
+        values: dict[str, Value] = {}
+        inputs = self._inputs(values)
+        self._result_types()
+        try:
+            function.graph = self._body(values, inputs, start)
+        except GraphError as error:
+            if str(error).startswith("text, "):
+                raise
+            self._fail(str(error), start)
+
+    def _function_name(self) -> str:
+        token = self.token
+        if token.kind not in ("word", "string"):
+            self._fail("want the name of a function")
+        self._advance()
+        return str(json.loads(token.text)) if token.kind == "string" else token.text
+
+    def _result_types(self) -> list[tuple[Shape, DType]]:
+        self._expect("->")
+        found: list[tuple[Shape, DType]] = []
+        while self.token.kind == "word":
+            dtype = self._dtype()
+            found.append((self._sizes(), dtype))
+            if not self._accept(","):
+                break
+        return found
+
     def _graph(self) -> Graph:
         start = self.token
         self._expect("graph")
         values: dict[str, Value] = {}
+        return self._body(values, self._inputs(values), start)
+
+    def _inputs(self, values: dict[str, Value]) -> list[Value]:
+        """`(%a: type, …)`"""
         inputs: list[Value] = []
         self._expect("(")
         while not self._accept(")"):
@@ -71,6 +122,10 @@ class Parser:
             if not self._accept(","):
                 self._expect(")")
                 break
+        return inputs
+
+    def _body(self, values: dict[str, Value], inputs: list[Value], start: _Token) -> Graph:
+        """`{ statements, return, updates }`"""
         self._expect("{")
         while self.token.kind == "value":
             self._statement(values)
@@ -134,6 +189,12 @@ class Parser:
         kind = attr_kind(op.attrs[name.text])
         if kind == "graph":
             attrs[name.text] = self._graph()
+        elif kind == "function":
+            token = self.token
+            function = self.functions.get(self._function_name())
+            if function is None:
+                self._fail(f"no function {token.text!r} in the text", token)
+            attrs[name.text] = function
         elif kind == "choice":
             attrs[name.text] = json.loads(self._take("string", "a choice").text)
         elif kind == "bool":
@@ -144,7 +205,7 @@ class Parser:
         elif kind == "float":
             attrs[name.text] = float(self._take("number", "a number").text)
         else:
-            attrs[name.text] = self._sizes() if kind == "ints" else self._size(",)")
+            attrs[name.text] = self._sizes() if kind in ("ints", "words") else self._size(",)")
 
     def _weight(self, token: _Token) -> Weight:
         kind = self._take("word", "trainable, state or frozen")
@@ -187,6 +248,8 @@ class Parser:
                 self._expect("]")
                 break
         try:
+            if dtype is DType.tape:
+                raise ValueError
             if dtype is DType.bool:
                 return np.array([{"true": True, "false": False}[t] for t in texts], np.bool_)
             if dtype.is_float:
@@ -224,12 +287,16 @@ class Parser:
         while True:
             value = self._take("value", "a value")
             self._expect(":")
-            word = self._take("word", "an element type")
-            if word.text not in DType.__members__:
-                self._fail(f"want one of {', '.join(DType.__members__)}", word)
-            found.append((value, self._sizes(), DType[word.text]))
+            dtype = self._dtype()
+            found.append((value, self._sizes(), dtype))
             if len(found) == most or not self._accept(","):
                 return found
+
+    def _dtype(self) -> DType:
+        word = self._take("word", "an element type")
+        if word.text not in DType.__members__:
+            self._fail(f"want one of {', '.join(DType.__members__)}", word)
+        return DType[word.text]
 
     def _sizes(self) -> Shape:
         self._expect("[")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ir.dtype import DType
 from ir.errors import GraphError
-from ir.graph import Constant, Graph, Model, Node, Value, Weight, shape_text
+from ir.graph import Constant, Function, Graph, Model, Node, Value, Weight, shape_text
 from ir.op import OPS
 from ir.symbol import Expr, symbols
 from ir.text import node_line, value_names
@@ -24,14 +24,29 @@ def verify(what: Graph | Model) -> None:
     the inputs (or have a range in the model); a weight is updated once, by a value of its type.
     """
     if isinstance(what, Graph):
-        return _Checker(what, "graph", frozenset()).check()
+        return _check_all(what, "graph", frozenset(), set())
+    done: set[tuple[Graph, frozenset[str]]] = set()
     for name, graph in what.entries.items():
-        _Checker(graph, f"entry {name!r}", frozenset(what.symbol_ranges)).check()
+        _check_all(graph, f"entry {name!r}", frozenset(what.symbol_ranges), done)
     _all_different((w.name for w in what.weights), "model: weight")
     for name, (low, high) in what.symbol_ranges.items():
         if not 1 <= low <= high:
             raise GraphError(f"model: {name} from {low} to {high}, want 1 or more, in order")
     return None
+
+
+def _check_all(
+    graph: Graph, place: str, known: frozenset[str], done: set[tuple[Graph, frozenset[str]]]
+) -> None:
+    """Check a graph and what it reaches, each once: functions may lead back to themselves."""
+    stack = [(graph, place, known)]
+    while stack:
+        graph, place, known = stack.pop()
+        checker = _Checker(graph, place, known)
+        if (graph, checker.known) not in done:
+            done.add((graph, checker.known))
+            checker.check()
+            stack += reversed(checker.inner)
 
 
 class _Checker:
@@ -40,6 +55,7 @@ class _Checker:
         self.place = place
         self.known = known | set(graph.symbols)  # free dimensions
         self.defined: set[Value] = set(graph.inputs)
+        self.inner: list[tuple[Graph, str, frozenset[str]]] = []  # sub-graphs, still to be checked
 
     def check(self) -> None:
         self._check_inputs()
@@ -78,10 +94,13 @@ class _Checker:
                 wanted = f"want {want.dtype!r}{shape_text(want.shape)}"
                 self._fail(f"{place}: result {v.index}", node, wanted, v)
         self._check_symbols(node, place)
+        for f in node.functions():
+            if not f.is_defined:
+                self._fail(place, node, f"function {f.name!r} has no body", op.name)
         for graph in node.subgraphs():
             if graph.updates:
                 self._fail(place, node, "a sub-graph updates weights", op.name)
-            _Checker(graph, f"{place}, sub-graph", frozenset(self.known)).check()
+            self.inner.append((graph, f"{place}, sub-graph", self.known))
 
     def _check_symbols(self, node: Node, place: str) -> None:
         sizes = [d for v in node.results for d in v.shape]
@@ -138,12 +157,18 @@ def _all_different(names: Iterable[str | None], what: str) -> None:
 
 def same_graph(a: Graph, b: Graph) -> bool:
     """Whether two graphs are written alike: operators, attributes, types, leaves and their data,
-    names of inputs, outputs and weights. Names of inner values, sources and the order of updates do
-    not count; attributes that are floats need only be equal as the float32 that files hold."""
+    names of inputs, outputs and weights. Names of inner values and of functions, names inside of
+    sub-graphs, sources and the order of updates do not count; attributes that are floats need only
+    be equal as float32."""
+    names_a, names_b = ([v.name for v in g.inputs] for g in (a, b))
+    return names_a == names_b and _same(a, b, set())
+
+
+def _same(a: Graph, b: Graph, bodies: set[tuple[Function, Function]]) -> bool:
+    """`bodies`: functions taken to be the same, for they are being compared."""
     if a.output_names != b.output_names or len(a.updates) != len(b.updates):
         return False
-    names_a, names_b = ([v.name for v in g.inputs] for g in (a, b))
-    return names_a == names_b and _Pairs().match(_ends(a), _ends(b))
+    return _Pairs(bodies).match(_ends(a), _ends(b))
 
 
 def _ends(graph: Graph) -> tuple[Value, ...]:
@@ -155,13 +180,14 @@ def _ends(graph: Graph) -> tuple[Value, ...]:
 def _attr_key(item: tuple[str, Any]) -> tuple[str, Any]:
     """Attributes that are equal and of one type have equal keys."""
     name, value = item
-    return name, value if isinstance(value, Graph) else repr(value)
+    return name, value if isinstance(value, (Graph, Function)) else repr(value)
 
 
 class _Pairs:
     """Values of two graphs that must be each other's twins."""
 
-    def __init__(self) -> None:
+    def __init__(self, bodies: set[tuple[Function, Function]]) -> None:
+        self.bodies = bodies
         self.twins: dict[Value, Value] = {}
         self.back: dict[Value, Value] = {}
 
@@ -178,7 +204,7 @@ class _Pairs:
             if x in self.twins and self.twins[x] is y:
                 continue
             is_new = x not in self.twins and y not in self.back
-            if not (is_new or isinstance(x, Constant)) or not _alike(x, y):
+            if not (is_new or isinstance(x, Constant)) or not _alike(x, y, self.bodies):
                 return False
             self.twins[x], self.back[y] = y, x
             if x.node and y.node:
@@ -186,7 +212,7 @@ class _Pairs:
         return True
 
 
-def _alike(x: Value, y: Value) -> bool:
+def _alike(x: Value, y: Value, bodies: set[tuple[Function, Function]]) -> bool:
     """Whether two values have the same type, and come from alike nodes or are alike leaves."""
     if type(x) is not type(y) or (x.shape, x.dtype) != (y.shape, y.dtype):
         return False
@@ -199,7 +225,7 @@ def _alike(x: Value, y: Value) -> bool:
         m.op is n.op
         and x.index == y.index
         and len(m.inputs) == len(n.inputs)
-        and all(_same_attr(m.attrs[k], n.attrs[k]) for k in m.op.attrs)
+        and all(_same_attr(m.attrs[k], n.attrs[k], bodies) for k in m.op.attrs)
     )
 
 
@@ -208,9 +234,14 @@ def _leaf_key(v: Constant | Weight) -> tuple[Any, ...]:
     return (*role, v.data.tobytes())
 
 
-def _same_attr(a: Any, b: Any) -> bool:
+def _same_attr(a: Any, b: Any, bodies: set[tuple[Function, Function]]) -> bool:
     if isinstance(a, Graph):
-        return isinstance(b, Graph) and same_graph(a, b)
+        return isinstance(b, Graph) and _same(a, b, bodies)
+    if isinstance(a, Function):
+        if not isinstance(b, Function) or (a, b) in bodies:
+            return isinstance(b, Function)
+        bodies.add((a, b))
+        return (a.inputs, a.results) == (b.inputs, b.results) and _same(a.graph, b.graph, bodies)
     if isinstance(a, float):
         return np.float32(a).tobytes() == np.float32(b).tobytes()
     return bool(a == b)

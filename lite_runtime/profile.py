@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+RUN_OTHERS = ("cond", "while_loop", "call")  # their time is that of the nodes that they run
+
 
 @dataclass(frozen=True)
 class NodeTime:
@@ -18,11 +20,14 @@ class NodeTime:
     time_us: float  # mean of the runs
     read_bytes: int
     written_bytes: int
+    graph: str = ""  # the sub-graph that it is in: its part in a node of control flow, and a number
+    calls: float = 0.0  # how often it runs in one run of the entry, on average
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What `Session.profile` measured: every node, in the order in which they run."""
+    """What `Session.profile` measured: every node, in the order in which they run; those of
+    sub-graphs behind them. Nodes of control flow take the time of all that they run."""
 
     nodes: tuple[NodeTime, ...]
     runs: int
@@ -30,14 +35,16 @@ class Profile:
     @property
     def time_us(self) -> float:
         """The time of all nodes in one run."""
-        return sum(n.time_us for n in self.nodes)
+        return sum(n.time_us for n in self.nodes if not n.graph)
 
     def by_operator(self) -> list[tuple[str, int, float]]:
-        """Operator, how many nodes, time of all of them in one run; slowest first."""
+        """Operator, how many nodes, time of all of them in one run; slowest first. A node of
+        control flow counts, but its time is theirs."""
         rows: dict[str, tuple[int, float]] = {}
         for node in self.nodes:
             count, time_us = rows.get(node.op, (0, 0.0))
-            rows[node.op] = count + 1, time_us + node.time_us
+            own_us = 0.0 if node.op in RUN_OTHERS else node.time_us
+            rows[node.op] = count + 1, time_us + own_us
         return sorted(((op, *row) for op, row in rows.items()), key=lambda r: -r[2])
 
     def __str__(self) -> str:
@@ -48,9 +55,10 @@ class Profile:
         for n in self.nodes:
             shape = "[" + ",".join(map(str, n.shape)) + "]"
             rate = (n.read_bytes + n.written_bytes) / n.time_us if n.time_us else 0.0
+            where = f"{n.source} in {n.graph}, {n.calls:g} times" if n.graph else n.source
             lines.append(
                 f"{n.op:<26} {n.kernel:<6} {shape:<18} {n.time_us:>10.1f} "
-                f"{100 * n.time_us / total:>6.1f} {rate:>8.0f}  {n.source}"
+                f"{100 * n.time_us / total:>6.1f} {rate:>8.0f}  {where}"
             )
         lines.append(f"{'all':<26} {'':<6} {'':<18} {self.time_us:>10.1f} {100:>6.1f}")
         return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,18 +61,23 @@ def load(
     *,
     check_finite: bool = False,
     most_memory: int = 0,
+    most_steps: int = 0,
+    timeout_s: float = 0.0,
+    most_depth: int = 100_000,
 ) -> Session:
     """Open a model: the path of a file, which is mapped, or the bytes of one, which are copied.
 
     `backend`: "auto", or an instruction set ("ref", "avx2", "neon"). `check_finite`: stop at the
-    first node whose result holds a NaN or an infinity. `most_memory`: bytes that an entry may want
-    for its results; 0 = any number. Raises LiteError.
+    first node whose result holds a NaN or an infinity. Limits of a run, 0 = none: `most_memory`,
+    bytes for results, frames and tapes; `most_steps`, nodes, those in loops counted each turn;
+    `timeout_s`; `most_depth`, sub-graphs inside of each other, as in a recursion. Raises LiteError.
     """
     if isinstance(model, (bytes, bytearray, memoryview)):
         source: str | bytes = bytes(model)
     else:
         source = os.fspath(model)
-    return Session(_core.Session(source, threads, backend, check_finite, most_memory))
+    limits = (most_memory, most_steps, timeout_s, most_depth)
+    return Session(_core.Session(source, threads, backend, check_finite, *limits))
 
 
 class Session:
@@ -107,7 +112,7 @@ class Session:
     def input_shapes(self, entry: str | None = None) -> tuple[tuple[int, ...], ...]:
         """The shapes of an entry's inputs at the present sizes of the free dimensions."""
         number, first = self._number(entry), len(self._weights)
-        values = self._core.values(number)
+        values = self._core.values(number, 0)
         return tuple(tuple(row[2]) for row in values[first : first + len(self._info(number)[0])])
 
     def output_ids(self, entry: str | None = None) -> tuple[int, ...]:
@@ -141,8 +146,18 @@ class Session:
             return arrays[0]
         return {info.name: y for info, y in zip(gives, arrays, strict=True)}
 
+    def run_arrays(self, arrays: Sequence[Array], entry: str | None = None) -> list[Array]:
+        """Run an entry on C-contiguous arrays of its inputs' types, in their order; its outputs in
+        order. Nothing is converted and nothing looked up by name: for what calls very often."""
+        return self._core.run(self._number(entry), arrays)
+
+    def cancel(self) -> None:
+        """Stop the run that another thread is in, or else the next one: it raises LiteError."""
+        self._core.cancel()
+
     def profile(self, inputs: Any, entry: str | None = None, *, runs: int = 10) -> Profile:
-        """Run an entry `runs` times, after one time that is not counted, and time each node."""
+        """Run an entry `runs` times, after one time that is not counted, and time each node,
+        those of sub-graphs too."""
         number = self._number(entry)
         takes, _ = self._info(number)
         self._run(number, takes, inputs)
@@ -150,7 +165,14 @@ class Session:
         try:
             for _ in range(runs):
                 self._run(number, takes, inputs)
-            return Profile(tuple(self._node_times(number, runs)), runs)
+            return Profile(
+                tuple(
+                    node
+                    for graph, part in enumerate(self._core.graphs(number))
+                    for node in self._node_times(number, runs, graph, part)
+                ),
+                runs,
+            )
         finally:
             self._core.profile(False)
 
@@ -244,8 +266,8 @@ class Session:
             number, [_converted(x, i.dtype, f"input {i.name}") for i, x in _matched(takes, inputs)]
         )
 
-    def _node_times(self, number: int, runs: int) -> list[NodeTime]:
-        values = self._core.values(number)
+    def _node_times(self, number: int, runs: int, graph: int = 0, part: str = "") -> list[NodeTime]:
+        values = self._core.values(number, graph)
         return [
             NodeTime(
                 op=op,
@@ -253,12 +275,16 @@ class Session:
                 source=source,
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
-                shape=tuple(values[outputs[0]][2]),
+                shape=tuple(values[outputs[0]][2]) if outputs else (),
                 time_us=nanoseconds / 1e3 / max(runs, 1),
                 read_bytes=sum(values[i][3] for i in inputs if i >= 0),
                 written_bytes=sum(values[i][3] for i in outputs),
+                graph=f"{part} {graph}" if graph else "",
+                calls=calls / max(runs, 1),
             )
-            for op, kernel, source, inputs, outputs, nanoseconds in self._core.nodes(number)
+            for op, kernel, source, inputs, outputs, nanoseconds, calls in self._core.nodes(
+                number, graph
+            )
         ]
 
 

@@ -97,7 +97,10 @@ class _Maker:
         self.inputs: list[Value] = []
         self.weights = 0
         self.choices = [
-            (o, c) for o in OPS.values() for c in o.samples if not o.updates and c.inputs
+            (o, c)
+            for o in OPS.values()
+            for c in o.samples
+            if not o.updates and c.inputs and _runs_on_a_device(o) and not _takes_a_tape(c)
         ]
 
     def add_sample(self) -> None:
@@ -142,8 +145,18 @@ class _Maker:
             )
         self.weights += 1
         return Weight(
-            array, name=f"w.{self.weights}", trainable=kind == 2 and spec.dtype is DType.f32
+            array,
+            name=f"w.{self.weights}",
+            trainable=kind == 2 and spec.dtype is DType.f32 and bool(np.isfinite(array).all()),
         )
+
+
+def _runs_on_a_device(op: Op) -> bool:
+    return bool(op.kernels) or op.name in ("cond", "while_loop", "call")
+
+
+def _takes_a_tape(case: Case) -> bool:
+    return any(spec is not None and spec.dtype is DType.tape for spec in case.inputs)
 
 
 def _reshaped(v: Value, shape: tuple[int, ...]) -> Value:

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cloud import interpreter
 from cloud.nn.tracing import current, tracing
 from ir.dtype import DType
 from ir.errors import GraphError
-from ir.graph import Array, Graph, Value, Weight, shape_text
+from ir.graph import Array, Value, Weight, shape_text
 
 
 class Module(ABC):
@@ -21,7 +20,8 @@ class Module(ABC):
     modules) and write `forward`. Names are paths of attributes from the module that is asked:
     `features.0.weight`. They follow the order of assignment and are the same in every run.
 
-    Calling a module on values adds to their graph; calling it on arrays computes the inference.
+    Calling a module on values adds to their graph; calling it on arrays (or None, for an input that
+    is left out) computes the inference.
     """
 
     frozen = False  # set by `freeze`: the layer behaves as in inference, also in training
@@ -30,10 +30,11 @@ class Module(ABC):
     def forward(self, *inputs: Any) -> Any:
         """The module's result for `inputs`."""
 
-    def __call__(self, *inputs: Any) -> Any:
-        if inputs and not any(isinstance(x, Value) for x in inputs):
-            return self._infer(*inputs)
-        y = self.forward(*inputs)
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        given = (*inputs, *named.values())
+        if given and not any(isinstance(x, Value) for x in given):
+            return self._infer(inputs, named)
+        y = _forward(self, inputs, named)
         current().calls.append((self, y))
         return y
 
@@ -127,14 +128,15 @@ class Module(ABC):
         for name, a in common.items():
             weights[name].data = np.array(a, weights[name].dtype.numpy)
 
-    def _infer(self, *arrays: Any) -> Any:
-        given = [np.asarray(a) for a in arrays]
-        values = [Value(a.shape, DType.of(a)) for a in given]
+    def _infer(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        from cloud.jit import call  # which imports the tracing of this package
+
+        def array(x: Any) -> Array | None:
+            return None if x is None else np.asarray(x)
+
         with tracing():
-            out = self.forward(*values)
-        one = isinstance(out, Value)
-        results = interpreter.run(Graph(tuple(values), (out,) if one else tuple(out)), *given)
-        return results[0] if one else tuple(results)
+            given = {name: array(x) for name, x in named.items()}
+            return call(self.forward, *map(array, inputs), **given)
 
     def _collect(self, path: str, found: dict[str, Module], seen: set[int]) -> None:
         if id(self) in seen:
@@ -159,6 +161,15 @@ class Module(ABC):
                 module.frozen = True
             elif not frozen and chosen.intersection(own):
                 module.frozen = False
+
+
+def _forward(module: Module, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """`forward`, whose control flow may depend on data: in graph mode it is read, not just run."""
+    from cloud import modes, parse  # which import this module
+
+    if modes.mode() == "eager":
+        return module.forward(*inputs, **named)
+    return parse.call(module.forward, *inputs, **named)
 
 
 def _join(path: str, name: str) -> str:

@@ -7,8 +7,10 @@ import numpy as np
 from cloud import ops
 from cloud.nn.module import Module
 from cloud.nn.tracing import current
+from ir.errors import ShapeError
 from ir.graph import Value, Weight
 from ir.ops.reduce import count_like
+from ir.ops.rules import elements
 
 
 class BatchNorm(Module):
@@ -54,6 +56,43 @@ class LayerNorm(Module):
 
     def forward(self, x: Value) -> Value:
         return ops.layer_norm(x, self.scale, self.bias, epsilon=self.epsilon)
+
+
+class GroupNorm(Module):
+    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias, mean and variance of each example's
+    groups of neighbouring channels
+
+    x: [n,...,channels] -> y: [n,...,channels] (Wu and He 2018)
+    """
+
+    def __init__(
+        self, groups: int, channels: int, *, epsilon: float = 1e-5, affine: bool = True
+    ) -> None:
+        if groups < 1 or channels % groups:
+            raise ShapeError(f"GroupNorm: {channels} channels, want a multiple of {groups} groups")
+        self.scale = Weight(np.ones(channels, np.float32), name="scale") if affine else None
+        self.bias = Weight(np.zeros(channels, np.float32), name="bias") if affine else None
+        self.groups, self.epsilon = groups, epsilon
+
+    def forward(self, x: Value) -> Value:
+        channels = x.shape[-1]
+        grouped = (x.shape[0], elements(x.shape[1:-1]), self.groups, channels // self.groups)
+        parts = ops.reshape(x, shape=grouped)
+        centred = parts - ops.reduce_mean(parts, axes=(1, 3), keep_dims=True)
+        variance = ops.reduce_mean(centred * centred, axes=(1, 3), keep_dims=True)
+        y = ops.reshape(centred / ops.sqrt(variance + self.epsilon), shape=x.shape)
+        return y if self.scale is None else y * self.scale + self.bias
+
+
+class InstanceNorm(GroupNorm):
+    """y = (x - mean) / sqrt(variance + epsilon), mean and variance of each example's own channels;
+    with `affine`, then times scale plus bias
+
+    x: [n,...,channels] -> y: [n,...,channels] (Ulyanov et al. 2016)
+    """
+
+    def __init__(self, channels: int, *, epsilon: float = 1e-5, affine: bool = False) -> None:
+        super().__init__(channels, channels, epsilon=epsilon, affine=affine)
 
 
 class Dropout(Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloud import ops
-from cloud.nn.linear import Padding, Pair, pads, pair
+from cloud.nn.conv import Padding, Pair, pads, pair
 from cloud.nn.module import Module
 from ir.graph import Value
 from ir.symbol import Dim

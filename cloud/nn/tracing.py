@@ -61,6 +61,12 @@ class Tracing:
         return key + n if n else key
 
 
+def is_training() -> bool:
+    """Whether the innermost trace is one for training."""
+    trace = _CURRENT.get()
+    return trace is not None and trace.training
+
+
 def current() -> Tracing:
     """The innermost trace; outside any, one for inference whose updates are forgotten."""
     return _CURRENT.get() or Tracing()

@@ -18,12 +18,15 @@ KEY = "train.checkpoint"
 @dataclass(frozen=True)
 class Checkpoint:
     """Everything that the rest of a run depends on. Random draws of an epoch depend on `seed` and
-    the epoch's number alone, those of dropout on its key, which is one of the weights."""
+    the epoch's number alone, those of dropout on its key, which is one of the weights. `batch` and
+    `sums` say how far the epoch under way is."""
 
     epoch: int  # how many epochs are done
     step: int  # how many steps
     seed: int
     history: list[dict[str, float]]
+    batch: int = 0  # how many steps of the next epoch are among them
+    sums: dict[str, float] = field(default_factory=dict)  # what that epoch measured so far
     weights: dict[str, Array] = field(default_factory=dict)  # and states, by name
 
 

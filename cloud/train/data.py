@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
 
 import numpy as np
 
+from cloud.data import Pipeline
 from ir.graph import Array
 
 Batch = dict[str, Array]
@@ -19,7 +21,7 @@ class ArrayDataset:
     """
 
     def __init__(self, **columns: Array) -> None:
-        self.columns = {name: _as_model_type(np.asarray(a)) for name, a in columns.items()}
+        self.columns = {name: as_model_type(np.asarray(a)) for name, a in columns.items()}
         lengths = {name: len(a) for name, a in self.columns.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"data set: columns of length {lengths}, want columns of one length")
@@ -67,6 +69,68 @@ def batches(
         yield batch
 
 
+Source = ArrayDataset | Pipeline
+
+
+def epoch_of(
+    data: Source,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    start: int = 0,
+    augment: Sequence[Augment] = (),
+) -> Iterator[Batch]:
+    """The batches of one epoch from number `start` on: those of a pipeline as it makes them, the
+    rows of a data set shuffled and augmented by a generator of (seed, epoch)."""
+    if isinstance(data, Pipeline):
+        if augment:
+            raise ValueError("a pipeline augments with `map`; want no augment=")
+        return map(_model_batch, data.epoch(epoch, seed=seed, start=start))
+    rng = np.random.default_rng((seed, epoch))
+    return islice(batches(data, batch_size, rng=rng, augment=augment), start, None)
+
+
+def in_order(data: Source, batch_size: int) -> Iterator[Batch]:
+    """All batches once, for evaluation: the rows of a data set in order, a pipeline's epoch 0."""
+    if isinstance(data, Pipeline):
+        return map(_model_batch, data.epoch(0))
+    return batches(data, batch_size)
+
+
+def count_of(data: Source, batch_size: int) -> int | None:
+    """How many batches an epoch has; None for a stream that does not say."""
+    if isinstance(data, Pipeline):
+        return data.count
+    return batch_count(len(data), batch_size)
+
+
+def columns_of(data: Source) -> Batch:
+    """Columns by name, of any number of rows: what tells shapes and types."""
+    if isinstance(data, ArrayDataset):
+        return data.columns
+    first = next(iter(data.epoch(0, workers=0)), None)
+    if first is None:
+        raise ValueError("the pipeline gives no batch; want at least one")
+    return _model_batch(first)
+
+
+def split_batch(batch: Batch, parts: int) -> list[Batch]:
+    """Up to `parts` batches of nearly equal numbers of rows."""
+    rows = len(next(iter(batch.values())))
+    bounds = np.linspace(0, rows, min(parts, rows) + 1).astype(int)
+    return [
+        {name: a[i:j] for name, a in batch.items()}
+        for i, j in pairwise(bounds)
+    ]
+
+
+def _model_batch(batch: Batch) -> Batch:
+    if not isinstance(batch, dict):
+        raise TypeError(f"a batch is {type(batch).__name__}; want a dict of arrays by name")
+    return {name: as_model_type(np.asarray(a)) for name, a in batch.items()}
+
+
 def batch_count(rows: int, batch_size: int, *, drop_last: bool = False) -> int:
     return rows // batch_size if drop_last else -(-rows // batch_size)
 
@@ -106,7 +170,8 @@ def random_shift(column: str, most: int) -> Augment:
     return change
 
 
-def _as_model_type(a: Array) -> Array:
+def as_model_type(a: Array) -> Array:
+    """Floats as float32, integers as int32, as models read them; bytes and truths as they are."""
     if a.dtype.kind == "f":
         return a.astype(np.float32)
     return a.astype(np.int32) if a.dtype.kind in "iu" and a.dtype.itemsize > 1 else a

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from cloud import interpreter
+from cloud.compile.pipeline import optimized_model
 from ir.graph import Array, Model
 
 Arrays = dict[str, Array]
@@ -24,13 +25,13 @@ class Engine(Protocol):
 
 
 class LiteEngine:
-    """The engine of phones: the model is handed to the runtime as the bytes of a file."""
+    """The engine of phones: the model, compiled, is handed to the runtime as a file's bytes."""
 
     def __init__(self, model: Model, *, threads: int = 2) -> None:
         import lite_runtime as lite
         from ir.model_file import write
 
-        self._session = lite.load(write(model), threads=threads)
+        self._session = lite.load(write(optimized_model(model)), threads=threads)
 
     def run(self, entry: str, inputs: Mapping[str, Array]) -> Arrays:
         return dict(self._session.run(dict(inputs), entry=entry))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from cloud.nn.loss import Loss, softmax_cross_entropy
 from cloud.nn.module import Module
 from cloud.train import checkpoint as checkpoints
 from cloud.train.checkpoint import Checkpoint
-from cloud.train.data import ArrayDataset, Augment, Batch, batch_count, batches
+from cloud.train.data import Augment, Batch, Source, count_of, epoch_of
 from cloud.train.engine import engine_for
 from cloud.train.graphs import Metrics, loss_graph
 from cloud.train.optim import Optimizer
@@ -23,7 +21,10 @@ from cloud.train.trainer import Means, Trainer, column_specs, evaluation, metric
 from ir.graph import Model
 
 Record = dict[str, float]
-Callback = Callable[[int, Record, Trainer], Any]  # (epoch, its record, trainer); True ends training
+# (epoch, its record, trainer) -> True ends training. Callbacks, and schedules, with a method
+# `observe(record)` are shown every record first, also those of the run that is resumed; callbacks
+# with a method `finish(trainer)` are called at the end.
+Callback = Callable[[int, Record, Trainer], Any]
 
 
 @dataclass
@@ -41,7 +42,7 @@ class History:
 
 def fit(
     module: Module,
-    data: ArrayDataset,
+    data: Source,
     *,
     optimizer: Optimizer,
     epochs: int,
@@ -49,13 +50,15 @@ def fit(
     metrics: Metrics | None = None,
     batch_size: int = 32,
     schedule: Schedule | None = None,
-    validation: ArrayDataset | None = None,
+    validation: Source | None = None,
     augment: Sequence[Augment] = (),
     callbacks: Sequence[Callback] = (),
     trainable: Sequence[str] | None = None,
     inputs: int = 1,
     seed: int = 0,
+    accumulate: int = 1,
     checkpoint: str | Path | None = None,
+    checkpoint_every: int | None = None,
     resume: bool = False,
     progress: bool = True,
     engine: str = "lite",
@@ -63,35 +66,45 @@ def fit(
 ) -> History:
     """Train the module's weights in place.
 
-    `data`: the first `inputs` columns are the module's inputs, the others the loss's targets.
-    `checkpoint`: a file that is written after each epoch; with `resume`, and if it exists, the run
-    goes on from it and ends with the same bits as one that was never stopped. After an interrupt
-    (KeyboardInterrupt) the module holds the weights of the last whole step.
+    `data`: a data set, or a pipeline of `cloud.data` whose items are batches (`batch_size` is then
+    the pipeline's own); the first `inputs` columns are the module's inputs, the others the loss's
+    targets. `accumulate`: each batch runs in so many parts, with the same result in less memory.
+    `checkpoint`: a file that is written after each epoch, and after every `checkpoint_every` steps;
+    with `resume`, and if it exists, the run goes on from it and ends with the same bits as one that
+    was never stopped. After an interrupt (KeyboardInterrupt) the module holds the weights of the
+    last whole step.
     """
     trainer = Trainer(
         module, data, optimizer=optimizer, loss=loss, metrics=metrics, trainable=trainable,
-        inputs=inputs, engine=engine, threads=threads,
+        inputs=inputs, accumulate=accumulate, engine=engine, threads=threads,
     )  # fmt: skip
     run = _resumed(trainer, checkpoint, seed) if resume else Checkpoint(0, 0, seed, [])
-    history, step = History(list(run.history)), run.step
-    rate = schedule or constant(optimizer.lr)
+    history, rate = History(list(run.history)), schedule or constant(optimizer.lr)
+    watching = [*callbacks, rate]
+    for record in history.records:
+        _tell(watching, "observe", record)
+    count = count_of(data, batch_size)
+    saver = _Saver(trainer, checkpoint, checkpoint_every, seed, history)
+    state = _State(run.step, run.batch, Means(run.sums))
     try:
         for epoch in range(run.epoch, epochs):
-            rng = np.random.default_rng((seed, epoch))
-            steps = batches(data, batch_size, rng=rng, augment=augment)
-            label, count = f"epoch {epoch + 1}/{epochs}", batch_count(len(data), batch_size)
-            record = _epoch(trainer, _shown(steps, count, label, progress=progress), rate, step)
-            step += count
+            steps = epoch_of(
+                data, batch_size, seed=seed, epoch=epoch, start=state.batch, augment=augment
+            )
+            label = f"epoch {epoch + 1}/{epochs}"
+            shown = _shown(steps, count, state.batch, label, progress=progress)
+            record = _epoch(trainer, shown, rate, state, epoch, saver)
             if validation is not None:
                 record |= {f"val_{k}": v for k, v in trainer.evaluate(validation).items()}
             history.records.append(record)
             if progress:
                 print(f"{label}: {_text(record)}", file=sys.stderr, flush=True)
-            if checkpoint is not None:
-                now = Checkpoint(epoch + 1, step, seed, history.records)
-                checkpoints.save(checkpoint, trainer, now)
+            state = _State(state.step, 0, Means())
+            saver.save(epoch + 1, state)
+            _tell(watching, "observe", record)
             if _stopped(callbacks, epoch, record, trainer):
                 break
+        _tell(callbacks, "finish", trainer)
     finally:
         trainer.pull()
     return history
@@ -99,7 +112,7 @@ def fit(
 
 def evaluate(
     module: Module,
-    data: ArrayDataset,
+    data: Source,
     *,
     loss: Loss = softmax_cross_entropy,
     metrics: Metrics | None = None,
@@ -117,13 +130,60 @@ def evaluate(
     return evaluation(runner, data, (*xs, *targets), ("loss", *metrics), batch_size)
 
 
-def _epoch(trainer: Trainer, steps: Iterator[Batch], rate: Schedule, step: int) -> Record:
-    """Train on each batch, the first one's number being `step`; means over the epoch's examples."""
-    total, lr = Means(), 0.0
-    for i, batch in enumerate(steps, start=step):
-        lr = rate(i)
-        total.add(trainer.step(batch, lr), rows(batch))
-    return {**total.result(), "lr": lr}
+@dataclass
+class _State:
+    """Where a run stands within an epoch."""
+
+    step: int  # how many steps are done
+    batch: int  # how many of them in this epoch
+    means: Means  # over this epoch's examples
+
+
+@dataclass(frozen=True)
+class _Saver:
+    """Writes checkpoints, where one is wanted."""
+
+    trainer: Trainer
+    path: str | Path | None
+    every: int | None
+    seed: int
+    history: History
+
+    def after_step(self, epoch: int, state: _State) -> None:
+        if self.every and state.step % self.every == 0:
+            self.save(epoch, state)
+
+    def save(self, epoch: int, state: _State) -> None:
+        if self.path is not None:
+            now = Checkpoint(
+                epoch, state.step, self.seed, self.history.records, state.batch, state.means.state()
+            )
+            checkpoints.save(self.path, self.trainer, now)
+
+
+def _epoch(
+    trainer: Trainer,
+    steps: Iterable[Batch],
+    rate: Schedule,
+    state: _State,
+    epoch: int,
+    saver: _Saver,
+) -> Record:
+    """Train on each batch; means over the epoch's examples."""
+    for batch in steps:
+        lr = rate(state.step)
+        state.means.add(trainer.step(batch, lr), rows(batch))
+        state.step += 1
+        state.batch += 1
+        saver.after_step(epoch, state)
+    lr = rate(state.step - 1) if state.batch else 0.0
+    return {**state.means.result(), "lr": lr}
+
+
+def _tell(listeners: Iterable[Any], method: str, news: Any) -> None:
+    for listener in listeners:
+        if hasattr(listener, method):
+            getattr(listener, method)(news)
 
 
 def _resumed(trainer: Trainer, path: str | Path | None, seed: int) -> Checkpoint:
@@ -144,13 +204,15 @@ def _stopped(callbacks: Sequence[Callback], epoch: int, record: Record, trainer:
     return True in wishes
 
 
-def _shown(items: Iterator[Any], count: int, label: str, *, progress: bool) -> Iterator[Any]:
+def _shown(
+    items: Iterator[Any], count: int | None, done: int, label: str, *, progress: bool
+) -> Iterator[Any]:
     """A progress bar on a terminal; elsewhere the line of each epoch is enough."""
     if not progress or not sys.stderr.isatty():
         return items
     from tqdm import tqdm
 
-    return iter(tqdm(items, total=count, desc=label, leave=False, file=sys.stderr))
+    return iter(tqdm(items, total=count, initial=done, desc=label, leave=False, file=sys.stderr))
 
 
 def _text(record: Record) -> str:

@@ -4,33 +4,48 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from cloud import ops
-from ir.graph import Value, Weight
+from ir.graph import Array, Value, Weight
 
 Updates = list[tuple[Weight, Value]]
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {}  # by name in lower case; a subclass is in it
+ACCUMULATED = "sum"  # the kind of state that holds a sum of gradients
 
 
 class Optimizer(ABC):
     """A rule that moves weights against their gradients.
 
     `lr` is the learning rate that a model file gives as its default; `weight_decay` adds
-    decay * w to each gradient; `clip_norm` scales all gradients together to at most this norm.
+    decay * w to each gradient; `clip_norm` scales all gradients together to at most this norm;
+    `clip_value` limits each of their elements to [-clip_value, clip_value].
     The optimiser keeps the states of the module that it trains: a second graph of that module
     continues with them, one of another module starts anew.
     """
 
+    def __init_subclass__(cls) -> None:
+        OPTIMIZERS[cls.__name__.lower()] = cls
+
     def __init__(
-        self, lr: float, *, weight_decay: float = 0.0, clip_norm: float | None = None
+        self,
+        lr: float,
+        *,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
     ) -> None:
-        if lr < 0 or weight_decay < 0 or (clip_norm is not None and clip_norm <= 0):
+        limits = [limit for limit in (clip_norm, clip_value) if limit is not None]
+        if lr < 0 or weight_decay < 0 or any(limit <= 0 for limit in limits):
             raise ValueError(
-                f"{type(self).__name__}: lr {lr}, weight_decay {weight_decay}, "
-                f"clip_norm {clip_norm}; want at least 0, at least 0, above 0"
+                f"{type(self).__name__}: lr {lr}, weight_decay {weight_decay}, clip_norm "
+                f"{clip_norm}, clip_value {clip_value}; want at least 0, the last two above 0"
             )
-        self.lr, self.weight_decay, self.clip_norm = lr, weight_decay, clip_norm
+        self.lr, self.weight_decay = lr, weight_decay
+        self.clip_norm, self.clip_value = clip_norm, clip_value
         self.states: dict[str, Weight] = {}
         self._followed: dict[str, Weight] = {}
 
@@ -39,6 +54,8 @@ class Optimizer(ABC):
         self._follow(weights)
         if self.clip_norm is not None:
             gradients = clip_by_global_norm(gradients, self.clip_norm)
+        if self.clip_value is not None:
+            gradients = clip_by_value(gradients, self.clip_value)
         return self._updates(list(zip(weights, gradients, strict=True)), lr)
 
     def __str__(self) -> str:
@@ -51,10 +68,20 @@ class Optimizer(ABC):
     def _updates(self, pairs: Sequence[tuple[Weight, Value]], lr: Value) -> Updates:
         """The rule itself, for pairs of a weight and its gradient."""
 
-    def _state(self, kind: str, like: Weight) -> Weight:
-        """The state `kind` of a weight: zeros of its shape at first."""
+    def accumulators(self, weights: Sequence[Weight]) -> list[Weight]:
+        """States for the sums of gradients over micro-batches, zeros at first."""
+        self._follow(weights)
+        return [self._state(ACCUMULATED, w) for w in weights]
+
+    def _state(self, kind: str, like: Weight, first: Array | None = None) -> Weight:
+        """The state `kind` of a weight, `first` at first: by default zeros of its shape."""
         name = f"optimizer.{kind}.{like.name}"
-        return self.states.setdefault(name, Weight(np.zeros_like(like.data), name=name, state=True))
+        data = np.zeros_like(like.data) if first is None else first.astype(like.data.dtype)
+        return self.states.setdefault(name, Weight(data, name=name, state=True))
+
+    def _decayed(self, w: Weight, g: Value) -> Value:
+        """The gradient with the decay that is a part of it."""
+        return g + w * self.weight_decay if self.weight_decay else g
 
     def _step_count(self) -> Weight:
         name = "optimizer.step"
@@ -88,10 +115,9 @@ class Momentum(Optimizer):
         *,
         momentum: float = 0.9,
         nesterov: bool = False,
-        weight_decay: float = 0.0,
-        clip_norm: float | None = None,
+        **common: Any,
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, clip_norm=clip_norm)
+        super().__init__(lr, **common)
         self.momentum, self.nesterov = momentum, nesterov
 
     def _updates(self, pairs: Sequence[tuple[Weight, Value]], lr: Value) -> Updates:
@@ -121,10 +147,9 @@ class Adam(Optimizer):
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
-        weight_decay: float = 0.0,
-        clip_norm: float | None = None,
+        **common: Any,
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, clip_norm=clip_norm)
+        super().__init__(lr, **common)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
     def _updates(self, pairs: Sequence[tuple[Weight, Value]], lr: Value) -> Updates:
@@ -150,18 +175,29 @@ class AdamW(Adam):
 
 def clip_by_global_norm(gradients: Sequence[Value], limit: float) -> list[Value]:
     """g * min(1, limit / norm) with the norm of all gradients together (Pascanu et al. 2013)"""
+    scale = ops.minimum(limit / (global_norm(gradients) + 1e-6), 1.0)
+    return [g * scale for g in gradients]
+
+
+def clip_by_value(gradients: Sequence[Value], limit: float) -> list[Value]:
+    """g with each element limited to [-limit, limit]"""
+    return [ops.clip(g, low=-limit, high=limit) for g in gradients]
+
+
+def global_norm(gradients: Sequence[Value]) -> Value:
+    """The square root of the sum of all squares, a scalar."""
     squares = [ops.reduce_sum(g * g, axes=tuple(range(g.rank))) for g in gradients]
     total = squares[0]
     for s in squares[1:]:
         total = total + s
-    scale = ops.minimum(limit / (ops.sqrt(total) + 1e-6), 1.0)
-    return [g * scale for g in gradients]
+    return ops.sqrt(total)
 
 
 def from_text(text: str) -> Optimizer:
     """The optimiser of `name:key=value,…`, such as `momentum:lr=0.01,nesterov=True`.
 
-    Names: sgd (with `momentum=`, momentum), momentum, adam, adamw. Raises ValueError.
+    Names are those of the classes, in lower case; sgd with `momentum=` is momentum. Raises
+    ValueError.
     """
     name, _, rest = text.partition(":")
     fields = dict(part.partition("=")[::2] for part in rest.split(",") if part)
@@ -172,11 +208,6 @@ def from_text(text: str) -> Optimizer:
         return kind(**{k.strip(): _number(v) for k, v in fields.items()})
     except (TypeError, ValueError) as e:
         raise ValueError(f"optimizer {text!r}: {e}; want name:key=value,…") from None
-
-
-OPTIMIZERS: dict[str, type[Optimizer]] = {
-    "sgd": SGD, "momentum": Momentum, "adam": Adam, "adamw": AdamW,
-}  # fmt: skip
 
 
 def _number(text: str) -> float | bool:

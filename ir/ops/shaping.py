@@ -87,6 +87,8 @@ def transpose(x, *, perm=()):
 
 
 def _concat_shape(*xs, axis):
+    if not xs:
+        raise ShapeError("concat: no inputs, want at least one")
     checked_axes("concat", xs[0], (axis,))
     total = 0
     for i, x in enumerate(xs):

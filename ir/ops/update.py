@@ -149,3 +149,55 @@ def ema_step(running, x, *, momentum=0.1):
     `momentum` is the weight of the new value, as PyTorch has it (ONNX: of the old one).
     """
     return (1 - momentum) * running + momentum * x
+
+
+LARGEST_ROOT = 128  # the kernel has its workspace on the stack
+
+
+def _root_shape(root, a, t, **_):
+    _alike("inverse_root_step", root, a)
+    _scalars("inverse_root_step: t", t)
+    if len(a) != 2 or a[0] != a[1]:
+        raise ShapeError(f"inverse_root_step: a is {shape_text(a)}, want [m,m]")
+    if not isinstance(a[0], int) or a[0] > LARGEST_ROOT:
+        raise ShapeError(f"inverse_root_step: m is {a[0]}, want at most {LARGEST_ROOT}")
+    return root
+
+
+def _root_dtype(root, a, t, **_):
+    if root is not a or t is not DType.i32:
+        raise DTypeError(f"inverse_root_step: inputs of {[root, a, t]}; want one type, i32 for t")
+    return root
+
+
+_FACTOR = np.random.default_rng(0).uniform(-1, 1, (5, 8))
+_SYMMETRIC = exactly((_FACTOR @ _FACTOR.T).astype(np.float32))
+_SINGULAR = exactly([[2, 2, 0], [2, 2, 0], [0, 0, 0]])
+
+
+@op(
+    code=285,
+    shape=_root_shape,
+    dtype=_root_dtype,
+    samples=[
+        case((5, 5), _SYMMETRIC, exactly(1, DType.i32), order=2),
+        case((5, 5), _SYMMETRIC, exactly(11, DType.i32), every=10, epsilon=1e-3),
+        case((5, 5), _SYMMETRIC, exactly(12, DType.i32), every=10),
+        case((3, 3), _SINGULAR, exactly(1, DType.i32), epsilon=0.1),
+        case((1, 1), exactly([[4.0]]), exactly(1, DType.i32), order=2),
+    ],
+    updates=1,
+    results=("root",),
+    grad=NO_GRAD,
+)
+def inverse_root_step(root, a, t, *, order=4, every=1, epsilon=1e-6):
+    """root' = (a + epsilon I)^(-1 / order) at steps t = 1, 1 + every, 1 + 2 every ..., else root
+
+    root, a: [m,m], a symmetric without negative eigenvalues; t: int32 scalar, the number of this
+    step. The preconditioner of Shampoo (Gupta, Koren and Singer 2018).
+    """
+    if (int(t) - 1) % max(every, 1):
+        return root.copy()
+    values, vectors = np.linalg.eigh(a.astype(np.float64) + epsilon * np.eye(len(a)))
+    scales = np.maximum(values, np.finfo(np.float64).tiny) ** (-1 / order)
+    return ((vectors * scales) @ vectors.T).astype(root.dtype)

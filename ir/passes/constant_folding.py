@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
-from ir.passes.rewrite import in_subgraphs, rewrite
+from ir.dtype import DType
+from ir.graph import Array, Constant, Function, Graph, Node, Value, Weight, is_fixed
+from ir.passes.rewrite import everywhere, rewrite
 from ir.symbol import Expr
 
 ALWAYS_BYTES = 256  # results up to this size are stored even where they are larger than the inputs
 
 
+Compute = Callable[[Node, Sequence[Array | None]], Sequence[Array]]
+
+
+def reference(node: Node, arrays: Sequence[Array | None]) -> Sequence[Array]:
+    """What the operator's own reference gives."""
+    with np.errstate(all="ignore"):  # infinities and NaN are results like any other
+        y = node.op.ref(*arrays, **node.attrs)
+    return y if node.op.gives_tuple else (y,)
+
+
+@everywhere
 def constant_folding(graph: Graph) -> Graph:
     """Nodes whose inputs are all constants, or weights that nothing trains, become constants.
 
     Only where the result is no larger than the inputs together, or small: a file must not grow by a
     broadcast. `count` along sizes that are not free is a constant whatever its input is.
     """
-    fold_within = in_subgraphs(constant_folding)
+    return folded(graph, reference)
+
+
+def folded(graph: Graph, compute: Compute) -> Graph:
+    """`constant_folding` of one graph's own nodes, with other means to compute them."""
 
     def fold(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value] | None:
         if (n := _counted(node)) is not None:
             return (Constant(np.float32(n), name=node.results[0].name),)
         if not _can_fold(node, inputs):
-            return fold_within(node, inputs)
-        arrays = _computed(node, inputs)
+            return None
+        leaves = [v.data if isinstance(v, (Constant, Weight)) else None for v in inputs]
+        arrays = compute(node, leaves)
         return tuple(
             Constant(np.asarray(a, v.dtype.numpy), name=v.name)
             for a, v in zip(arrays, node.results, strict=True)
@@ -52,15 +69,9 @@ def _can_fold(node: Node, inputs: Sequence[Value | None]) -> bool:
     if (
         not is_fixed(*(v for v in inputs if v is not None))
         or node.op.updates
-        or any(isinstance(d, (Expr, Graph)) for d in (*sizes, *attrs))
+        or any(v.dtype is DType.tape for v in node.results)
+        or any(isinstance(d, (Expr, Graph, Function)) for d in (*sizes, *attrs))
     ):
         return False
     results = [v.dtype.size_bytes * math.prod(map(int, v.shape)) for v in node.results]  # type: ignore[arg-type]
     return sum(results) <= max(ALWAYS_BYTES, sum(v.data.nbytes for v in present))
-
-
-def _computed(node: Node, inputs: Sequence[Value | None]) -> Sequence[Array]:
-    arrays = [v.data if isinstance(v, (Constant, Weight)) else None for v in inputs]
-    with np.errstate(all="ignore"):  # infinities and NaN are results like any other
-        y = node.op.ref(*arrays, **node.attrs)
-    return y if len(node.results) > 1 else (y,)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from ir.graph import Array, Constant, Graph, Node, Value, Weight
+from ir.graph import Array, Constant, Function, Graph, Node, Value, Weight
+from ir.walk import functions, inner_first
 
 # (the node, its inputs in the new graph) -> its results in the new graph, or None: leave it
 Rule = Callable[[Node, Sequence[Value | None]], Sequence[Value] | Value | None]
@@ -22,7 +26,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     done = set(graph.nodes)  # they may belong to other graphs too, and are left as they are
     sources = {n.source for n in graph.nodes}
     for node in graph.nodes:
-        inputs = [v and now.get(v, v) for v in node.inputs]
+        inputs = [None if v is None else now.get(v, v) for v in node.inputs]
         results = rule(node, inputs)
         if results is None:
             changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
@@ -56,18 +60,47 @@ def _trace_back(made: Node, source: str, sources: set[str], done: set[Node]) -> 
             stack += [v.node for v in node.present_inputs if v.node is not None]
 
 
-def in_subgraphs(
-    change: Callable[[Graph], Graph],
-) -> Callable[[Node, Sequence[Value | None]], Sequence[Value] | None]:
-    """A rule that applies a pass to the sub-graphs of nodes and leaves other nodes as they are."""
+def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
+    """The pass that applies `change`, a pass over one graph's own nodes, to all that it reaches.
 
-    def rule(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value] | None:
-        if not any(True for _ in node.subgraphs()):
+    Sub-graphs and bodies of functions are changed first, each once; functions become new ones.
+    """
+
+    @wraps(change)
+    def changed(graph: Graph) -> Graph:
+        bodies = {f: Function(f.name, f.inputs, f.results) for f in functions(graph)}
+        done: dict[Graph, Graph] = {}
+        every = [*(f.graph for f in bodies), graph]
+        for each in (g for start in every for g in inner_first(start)):
+            if each not in done:
+                done[each] = change(_with_attrs(each, done, bodies))
+        for old, new in bodies.items():
+            new.graph = done[old.graph]
+        return done[graph]
+
+    return changed
+
+
+def _with_attrs(
+    graph: Graph, graphs: Mapping[Graph, Graph], bodies: Mapping[Function, Function]
+) -> Graph:
+    """The graph with other sub-graphs and functions in its nodes."""
+    if not any(True for n in graph.nodes for _ in chain(n.functions(), n.subgraphs())):
+        return graph
+
+    def swap(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value] | None:
+        attrs = {k: _swapped(a, graphs, bodies) for k, a in node.attrs.items()}
+        if all(attrs[k] is a for k, a in node.attrs.items()):
             return None
-        attrs = {k: change(a) if isinstance(a, Graph) else a for k, a in node.attrs.items()}
         return node.op.node(inputs, attrs, node.source).results
 
-    return rule
+    return rewrite(graph, swap)
+
+
+def _swapped(attr: Any, graphs: Mapping[Graph, Graph], bodies: Mapping[Function, Function]) -> Any:
+    if isinstance(attr, Function):
+        return bodies[attr]
+    return graphs[attr] if isinstance(attr, Graph) else attr
 
 
 def uses(graph: Graph) -> Counter[Value]:

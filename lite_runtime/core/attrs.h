@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace lite {
 
@@ -25,5 +26,23 @@ inline bool operator==(const Ints& a, const Ints& b) {
   return true;
 }
 inline bool operator!=(const Ints& a, const Ints& b) { return !(a == b); }
+
+// A list of any length, which lies in the model file. Its address stands in two words.
+struct WordList {
+  int32_t size = 0;
+  int32_t address[2] = {};
+
+  const int32_t* data() const {
+    uint64_t at;
+    std::memcpy(&at, address, sizeof at);
+    return reinterpret_cast<const int32_t*>(static_cast<uintptr_t>(at));
+  }
+  void set(const int32_t* words, int32_t count) {
+    const uint64_t at = reinterpret_cast<uintptr_t>(words);
+    std::memcpy(address, &at, sizeof at);
+    size = count;
+  }
+};
+static_assert(sizeof(WordList) == 3 * sizeof(int32_t), "made of words alone");
 
 }  // namespace lite

@@ -7,16 +7,28 @@
 
 namespace lite {
 
-// Element types; the numbers are those of ir/dtype.py and of model files.
-enum class DType : uint8_t { none = 0, f32 = 1, f16 = 2, i8 = 3, u8 = 4, i32 = 5, i64 = 6, boolean = 7, f64 = 8 };
+// Element types; the numbers are those of ir/dtype.py and of model files. A `tape` is a stack of tensors: an opaque
+// value that only the operators of control flow take and give.
+enum class DType : uint8_t {
+  none = 0,
+  f32 = 1,
+  f16 = 2,
+  i8 = 3,
+  u8 = 4,
+  i32 = 5,
+  i64 = 6,
+  boolean = 7,
+  f64 = 8,
+  tape = 9
+};
 
 constexpr size_t size_of(DType dtype) {
-  constexpr size_t kSizes[] = {0, 4, 2, 1, 1, 4, 8, 1, 8};
+  constexpr size_t kSizes[] = {0, 4, 2, 1, 1, 4, 8, 1, 8, 8};
   return kSizes[static_cast<int>(dtype)];
 }
 
 constexpr const char* name_of(DType dtype) {
-  constexpr const char* kNames[] = {"none", "f32", "f16", "i8", "u8", "i32", "i64", "bool", "f64"};
+  constexpr const char* kNames[] = {"none", "f32", "f16", "i8", "u8", "i32", "i64", "bool", "f64", "tape"};
   return kNames[static_cast<int>(dtype)];
 }
 

@@ -13,12 +13,13 @@ using lite::DType;
 using lite::Entry;
 using lite::Error;
 using lite::Model;
+using lite::Routine;
 using lite::Session;
 using lite::SessionOptions;
 using lite::Status;
 using lite::Tensor;
 
-static_assert(LITE_CANCELLED == static_cast<int>(Status::kCancelled) && LITE_F64 == static_cast<int>(DType::f64) &&
+static_assert(LITE_CANCELLED == static_cast<int>(Status::kCancelled) && LITE_TAPE == static_cast<int>(DType::tape) &&
                   LITE_MAX_RANK == lite::kMaxRank,
               "lite.h and the runtime agree");
 
@@ -45,6 +46,21 @@ Entry* entry_of(lite_session* s, int32_t number) {
   return nullptr;
 }
 
+// A graph of an entry, loaded; null and an error otherwise.
+const Routine* graph_of(lite_session* s, int32_t entry, int32_t graph) {
+  const Entry* e = entry_of(s, entry);
+  if (e == nullptr) return nullptr;
+  if (below(graph, e->graphs())) return &e->graph(static_cast<uint32_t>(graph));
+  refuse(s, "graph", graph, e->graphs());
+  return nullptr;
+}
+
+// Steps of control flow and on tapes have no kernel, nor any need of one.
+const char* kernel_name(const lite::Step& step) {
+  if (step.action > lite::Action::scalar) return "exec";
+  return step.kernel != nullptr ? step.kernel->isa : "none";
+}
+
 void describe(const Tensor& from, const char* name, lite_tensor* to) {
   *to = {};
   to->name = name;
@@ -56,12 +72,13 @@ void describe(const Tensor& from, const char* name, lite_tensor* to) {
 }
 
 // A tensor of an entry, whose sizes may not be known yet.
-void describe_value(const Model& model, const Entry& entry, uint32_t id, const char* name, lite_tensor* to) {
-  describe(entry.tensor(id), name, to);
+void describe_value(const Model& model, const Entry& entry, const Routine& graph, uint32_t id, const char* name,
+                    lite_tensor* to) {
+  describe(graph.tensor(id), name, to);
   if (id < model.weights()) return;
   to->size_bytes = lite::size_of(static_cast<DType>(to->dtype));
   for (int i = 0; i < to->rank; ++i) {
-    if (!entry.sizes().word(entry.shape_words(id)[i], &to->shape[i])) to->shape[i] = -1;
+    if (!entry.sizes().word(graph.shape_words(id)[i], &to->shape[i])) to->shape[i] = -1;
     to->size_bytes *= to->shape[i] < 0 ? 0 : static_cast<size_t>(to->shape[i]);
   }
 }
@@ -77,7 +94,8 @@ lite_status open_session(const lite_options* given, lite_session** out, char* te
   } else if ((s = new (std::nothrow) lite_session) == nullptr) {
     error.set(Status::kOutOfMemory, "no memory for a session");
   } else {
-    const SessionOptions options{o.threads, o.backend, o.check_finite != 0, static_cast<size_t>(o.most_memory)};
+    const lite::Limits limits{static_cast<size_t>(o.most_memory), o.most_steps, o.timeout_s, o.most_depth};
+    const SessionOptions options{o.threads, o.backend, o.check_finite != 0, limits};
     if (open(s->session, options, error) != Status::kOk) {
       delete s;
       s = nullptr;
@@ -108,10 +126,10 @@ int32_t find(uint32_t count, const char* wanted, NameOf name_of) {
 const char* lite_version(void) { return LITE_VERSION; }
 
 const char* lite_dtype_name(int32_t dtype) {
-  return dtype >= LITE_F32 && dtype <= LITE_F64 ? lite::name_of(static_cast<DType>(dtype)) : nullptr;
+  return dtype >= LITE_F32 && dtype <= LITE_TAPE ? lite::name_of(static_cast<DType>(dtype)) : nullptr;
 }
 
-lite_options lite_default_options(void) { return {sizeof(lite_options), 2, 0, "auto", 0}; }
+lite_options lite_default_options(void) { return {sizeof(lite_options), 2, 0, "auto", 0, 0, 0, 100000}; }
 
 lite_status lite_open(const char* path, const lite_options* options, lite_session** session, char* error,
                       size_t error_size) {
@@ -164,7 +182,7 @@ lite_status lite_input(lite_session* s, int32_t entry, int32_t input, lite_tenso
   if (e == nullptr) return code_of(s->error.status);
   if (!below(input, e->inputs())) return refuse(s, "input", input, e->inputs());
   const uint32_t id = s->session.model().weights() + static_cast<uint32_t>(input);
-  describe_value(s->session.model(), *e, id, e->input_name(static_cast<uint32_t>(input)), tensor);
+  describe_value(s->session.model(), *e, e->graph(0), id, e->input_name(static_cast<uint32_t>(input)), tensor);
   tensor->data = nullptr;
   return LITE_OK;
 }
@@ -174,7 +192,7 @@ lite_status lite_output(lite_session* s, int32_t entry, int32_t output, lite_ten
   if (e == nullptr) return code_of(s->error.status);
   if (!below(output, e->outputs())) return refuse(s, "output", output, e->outputs());
   const uint32_t number = static_cast<uint32_t>(output);
-  describe_value(s->session.model(), *e, e->output_id(number), e->output_name(number), tensor);
+  describe_value(s->session.model(), *e, e->graph(0), e->output_id(number), e->output_name(number), tensor);
   if (!s->session.holds_outputs_of(*e)) tensor->data = nullptr;
   return LITE_OK;
 }
@@ -223,7 +241,7 @@ lite_status lite_set_input(lite_session* s, int32_t entry, int32_t input, const 
   if (!below(input, e->inputs())) return refuse(s, "input", input, e->inputs());
   const char* name = e->input_name(static_cast<uint32_t>(input));
   Tensor tensor;
-  bool good = lite_dtype_name(given->dtype) != nullptr && given->rank >= 0 && given->rank <= LITE_MAX_RANK;
+  bool good = given->dtype >= LITE_F32 && given->dtype <= LITE_F64 && given->rank >= 0 && given->rank <= LITE_MAX_RANK;
   int64_t elements = 1;
   for (int i = 0; good && i < given->rank; ++i) {
     good = given->shape[i] >= 0 && (elements *= std::max(given->shape[i], 1)) <= lite::kMaxElements;
@@ -246,6 +264,8 @@ lite_status lite_run(lite_session* s, int32_t entry) {
   Entry* e = entry_of(s, entry);
   return code_of(e != nullptr ? s->session.run(*e, s->error) : s->error.status);
 }
+
+void lite_cancel(lite_session* s) { s->session.cancel(); }
 
 lite_status lite_resize(lite_session* s, const char* const* symbols, const int32_t* sizes, int32_t count) {
   const Model& model = s->session.model();
@@ -315,38 +335,58 @@ lite_status lite_profile(lite_session* s, int32_t on) {
   return LITE_OK;
 }
 
-int32_t lite_node_count(lite_session* s, int32_t entry) {
+int32_t lite_graph_count(lite_session* s, int32_t entry) {
   const Entry* e = entry_of(s, entry);
-  return e != nullptr ? static_cast<int32_t>(e->steps().size()) : 0;
+  return e != nullptr ? static_cast<int32_t>(e->graphs()) : 0;
 }
 
-lite_status lite_node_info(lite_session* s, int32_t entry, int32_t node, lite_node* info) {
-  const Entry* e = entry_of(s, entry);
-  if (e == nullptr) return code_of(s->error.status);
-  if (!below(node, e->steps().size())) return refuse(s, "node", node, e->steps().size());
+const char* lite_graph_name(lite_session* s, int32_t entry, int32_t graph) {
+  const Routine* g = graph_of(s, entry, graph);
+  return g != nullptr ? g->part() : "";
+}
+
+int32_t lite_graph_node_count(lite_session* s, int32_t entry, int32_t graph) {
+  const Routine* g = graph_of(s, entry, graph);
+  return g != nullptr ? static_cast<int32_t>(g->steps().size()) : 0;
+}
+
+lite_status lite_graph_node(lite_session* s, int32_t entry, int32_t graph, int32_t node, lite_node* info) {
+  const Routine* g = graph_of(s, entry, graph);
+  if (g == nullptr) return code_of(s->error.status);
+  if (!below(node, g->steps().size())) return refuse(s, "node", node, g->steps().size());
   const uint32_t number = static_cast<uint32_t>(node);
-  const lite::Step& step = e->steps()[number];
-  *info = {step.op->name,         step.kernel != nullptr ? step.kernel->isa : "none",
-           e->source(number),     step.ids,
-           step.ids + step.given, step.given,
-           step.op->results,      step.nanoseconds};
+  const lite::Step& step = g->steps()[number];
+  *info = {step.op->name, kernel_name(step), g->source(number), step.ids, step.ids + step.given,
+           step.given,    step.results,      step.nanoseconds,  step.runs};
   return LITE_OK;
 }
 
-int32_t lite_value_count(lite_session* s, int32_t entry) {
-  const Entry* e = entry_of(s, entry);
-  return e != nullptr ? static_cast<int32_t>(s->session.model().weights() + e->values()) : 0;
-}
-
-lite_status lite_value(lite_session* s, int32_t entry, int32_t id, lite_tensor* tensor) {
-  const Entry* e = entry_of(s, entry);
-  if (e == nullptr) return code_of(s->error.status);
-  const size_t count = s->session.model().weights() + e->values();
+lite_status lite_graph_value(lite_session* s, int32_t entry, int32_t graph, int32_t id, lite_tensor* tensor) {
+  const Routine* g = graph_of(s, entry, graph);
+  if (g == nullptr) return code_of(s->error.status);
+  const size_t count = s->session.model().weights() + g->values();
   if (!below(id, count)) return refuse(s, "value", id, count);
   const uint32_t number = static_cast<uint32_t>(id);
-  describe_value(s->session.model(), *e, number, e->value_name(number), tensor);
+  describe_value(s->session.model(), *entry_of(s, entry), *g, number, g->value_name(number), tensor);
   tensor->data = nullptr;
   return LITE_OK;
+}
+
+int32_t lite_node_count(lite_session* s, int32_t entry) { return lite_graph_node_count(s, entry, 0); }
+
+lite_status lite_node_info(lite_session* s, int32_t entry, int32_t node, lite_node* info) {
+  return lite_graph_node(s, entry, 0, node, info);
+}
+
+int32_t lite_graph_value_count(lite_session* s, int32_t entry, int32_t graph) {
+  const Routine* g = graph_of(s, entry, graph);
+  return g != nullptr ? static_cast<int32_t>(s->session.model().weights() + g->values()) : 0;
+}
+
+int32_t lite_value_count(lite_session* s, int32_t entry) { return lite_graph_value_count(s, entry, 0); }
+
+lite_status lite_value(lite_session* s, int32_t entry, int32_t id, lite_tensor* tensor) {
+  return lite_graph_value(s, entry, 0, id, tensor);
 }
 
 int32_t lite_output_id(lite_session* s, int32_t entry, int32_t output) {

@@ -1,125 +1,170 @@
-// An entry: finds kernels for its nodes, takes inputs, runs. What depends on sizes is in entry_resize.cc.
+// An entry: finds the graphs that it runs, takes inputs and sizes, runs.
 
 #include "exec/entry.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstring>
+#include <new>
 
 namespace lite {
 namespace {
 
-// Words of an operator's attribute struct: an `Ints` holds its count and kMaxRank numbers.
-size_t struct_words(const OpInfo& op) {
-  size_t words = 0;
-  for (const char* kind = op.attrs; *kind != 0; ++kind) words += *kind == 'I' ? 1 + kMaxRank : 1;
-  return words;
-}
+constexpr uint32_t kUnseen = UINT32_MAX, kOpen = UINT32_MAX - 1;
 
-template <typename T>
-bool all_finite(const Tensor& tensor) {
-  const T* x = tensor.as<T>();
-  const int64_t n = tensor.elements();
-  return std::all_of(x, x + n, [](T v) { return std::isfinite(v); });
-}
+struct Part {
+  Role role;
+  const char* name;
+};
 
-bool is_finite(const Tensor& tensor) {
-  if (tensor.dtype == DType::f32) return all_finite<float>(tensor);
-  return tensor.dtype != DType::f64 || all_finite<double>(tensor);
-}
-
-const char* reason_of(Status status) {
-  switch (status) {
-    case Status::kBadIndex:
-      return "an index or a label is out of range";
-    case Status::kNotFinite:
-      return "a result is NaN or infinite";
-    case Status::kBadArgument:
-      return "its inputs do not fit";
+// What a step of control flow runs, in the order of its attributes.
+int parts_of(const Step& step, Part parts[2]) {
+  switch (step.action) {
+    case Action::cond:
+      parts[0] = {Role::branch, "then"};
+      parts[1] = {Role::branch, "otherwise"};
+      return 2;
+    case Action::loop:
+      parts[0] = {Role::condition, "condition"};
+      parts[1] = {Role::body, "body"};
+      return 2;
+    case Action::call:
+      parts[0] = {Role::branch, "body"};
+      return 1;
     default:
-      return "it failed";
+      return 0;
   }
 }
 
 }  // namespace
 
-Status Entry::load(const Model& model, uint32_t number, Tensor* weights, const char* backend, Error& error) {
-  model_ = &model;
-  rows_ = &model.entry(number);
-  weights_ = weights;
-  const uint32_t values = length(rows_->values());
-  if (!values_.allocate(values) || !block_of_.allocate(values) || !shown_.allocate(values) ||
-      !given_.allocate(inputs())) {
-    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for %u values", name(), values);
-  }
-  for (uint32_t i = 0; i < values; ++i) {
-    const format::Value& value = *rows_->values()->Get(i);
-    values_[i].dtype = static_cast<DType>(value.dtype());
-    values_[i].shape.size = value.rank();
-  }
-  LITE_TRY(sizes_.load(model, error));
-  LITE_TRY(load_steps(backend, error));
-  return make_blocks(error);
+Entry::~Entry() {
+  for (uint32_t i = 0; i < count_; ++i) delete routines_[i];
 }
 
-Status Entry::load_steps(const char* backend, Error& error) {
-  const uint32_t count = length(rows_->nodes());
-  if (!steps_.allocate(count)) return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its nodes", name());
-  size_t attr_words = 0, most_inputs = 0, most_results = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    const format::Node& node = *rows_->nodes()->Get(i);
-    Step& step = steps_[i];
-    step.op = find_op(node.op());
-    step.ids = model_->pool(node.ids());
-    step.given = node.inputs();
-    step.inputs = std::max<int32_t>(step.given, step.op->most_inputs);
-    step.attr_words = model_->pool(node.attrs());
-    step.attrs = attr_words;
-    attr_words += struct_words(*step.op);
-    most_inputs = std::max(most_inputs, static_cast<size_t>(step.inputs));
-    most_results = std::max(most_results, static_cast<size_t>(node.outputs()));
-
-    const bool first_given = step.given > 0 && step.ids[0] >= 0;
-    const DType dtype = first_given ? tensor(step.ids[0]).dtype : DType::none;
-    step.kernel = find_kernel(step.op->code, dtype, backend);
-    if (step.kernel == nullptr) step.kernel = find_kernel(step.op->code, dtype, "ref");
+Status Entry::load(const Model& model, uint32_t number, Tensor* weights, const char* backend, Error& error) {
+  model_ = &model;
+  weights_ = weights;
+  const size_t most = size_t{kRoles} * model.entries();
+  if (!routines_.allocate(most) || !by_number_.allocate(most)) {
+    return error.set(Status::kOutOfMemory, "no memory for an entry");
   }
-  if (!attrs_.allocate(attr_words) || !in_.allocate(most_inputs) || !out_.allocate(most_results)) {
-    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its nodes", name());
+  LITE_TRY(reach(backend, number, Role::entry, &main_, error));
+  LITE_TRY(sizes_.load(model, error));
+  for (uint32_t i = 0; i < count_; ++i) LITE_TRY(link(*routines_[i], backend, error));
+  if (!given_.allocate(inputs()) || !addresses_.allocate(inputs()) || !needs_.allocate(count_) ||
+      !least_.allocate(count_) || !path_.allocate(count_) || !order_.allocate(count_) || !rank_.allocate(count_)) {
+    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its inputs", name());
+  }
+  order_graphs();
+  return Status::kOk;
+}
+
+Status Entry::reach(const char* backend, uint32_t number, Role role, Routine** routine, Error& error) {
+  Routine*& known = by_number_[size_t{kRoles} * number + static_cast<size_t>(role)];
+  if (known == nullptr) {
+    known = new (std::nothrow) Routine;
+    if (known == nullptr) return error.set(Status::kOutOfMemory, "no memory for a graph");
+    routines_[count_] = known;
+    known->set_index(count_++);
+    LITE_TRY(known->load(*model_, number, role, weights_, backend, error));
+  }
+  *routine = known;
+  return Status::kOk;
+}
+
+// Finds the graphs that a routine's steps run.
+Status Entry::link(Routine& routine, const char* backend, Error& error) {
+  for (Step& step : routine.steps()) {
+    Part parts[2];
+    const int count = parts_of(step, parts);
+    for (int k = 0; k < count; ++k) {
+      const uint32_t before = count_;
+      LITE_TRY(reach(backend, static_cast<uint32_t>(step.attr_words[k]), parts[k].role, &step.inner[k], error));
+      if (count_ > before) {
+        step.inner[k]->set_place(&routine, static_cast<uint32_t>(&step - routine.steps().begin()), parts[k].name);
+      }
+    }
   }
   return Status::kOk;
 }
 
-const char* Entry::value_name(uint32_t id) const {
-  if (id < model_->weights()) return model_->name(model_->weight(id).name());
-  const uint32_t i = id - model_->weights();
-  return i < length(rows_->value_names()) ? model_->name(rows_->value_names()->Get(i)) : "";
-}
-
-const int32_t* Entry::shape_words(uint32_t id) const {
-  if (id < model_->weights()) return model_->pool(model_->weight(id).shape());
-  return model_->pool(rows_->values()->Get(id - model_->weights())->shape());
-}
-
-const char* Entry::source(uint32_t step) const {
-  return length(rows_->sources()) > 0 ? model_->name(rows_->sources()->Get(step)) : "";
-}
-
-Entry::Place Entry::place(uint32_t step) const {
-  Place place;
-  const char* from = source(step);
-  std::snprintf(place.text, sizeof place.text, "entry %.40s, node %u (%s%s%.60s)", name(), step, steps_[step].op->name,
-                *from != 0 ? " at " : "", from);
-  return place;
-}
-
 void Entry::forget_times() {
-  for (Step& step : steps_) step.nanoseconds = 0;
+  for (uint32_t i = 0; i < count_; ++i) {
+    for (Step& step : routines_[i]->steps()) step.nanoseconds = step.runs = 0;
+  }
+}
+
+Status Entry::resize(Error& error) {
+  sizes_.update();
+  const Status status = apply_sizes(error);
+  if (status == Status::kOk) {
+    sizes_.keep();
+    ready_ = true;
+    return status;
+  }
+  sizes_.restore();
+  Error none;  // the sizes that were good before are good again
+  if (ready_) ready_ = apply_sizes(none) == Status::kOk;
+  return status;
+}
+
+Status Entry::apply_sizes(Error& error) {
+  for (uint32_t i = 0; i < count_; ++i) LITE_TRY(routines_[i]->evaluate_shapes(sizes_, error));
+  for (uint32_t i = 0; i < count_; ++i) LITE_TRY(routines_[i]->fit(sizes_, error));
+  find_needs();
+  planned_size_ = needs_[0];
+  least_size_ = least_[0];
+  return Status::kOk;
+}
+
+// The graphs in an order in which each stands behind those that it runs, but for those that run inside of themselves.
+// Depth first, without recursion on this thread: a file says how deep graphs stand in each other.
+void Entry::order_graphs() {
+  uint32_t depth = 1, next = 0;
+  for (uint32_t& rank : rank_) rank = kUnseen;
+  path_[0] = {0, 0};
+  rank_[0] = kOpen;
+  while (depth > 0) {
+    auto& [number, at] = path_[depth - 1];
+    const Array<Step>& steps = routines_[number]->steps();
+    const Routine* unseen = nullptr;
+    for (; at < steps.size() && unseen == nullptr; at += unseen == nullptr) {
+      for (const Routine* inner : steps[at].inner) {
+        if (inner != nullptr && rank_[inner->index()] == kUnseen) unseen = inner;
+      }
+    }
+    if (unseen != nullptr) {
+      rank_[unseen->index()] = kOpen;
+      path_[depth++] = {unseen->index(), 0};
+    } else {
+      order_[next] = number;
+      rank_[number] = next++;
+      --depth;
+    }
+  }
+}
+
+// What a run of each graph wants, with those that it runs. One that runs inside of itself counts once.
+void Entry::find_needs() {
+  for (uint32_t i : order_) {
+    Routine& routine = *routines_[i];
+    size_t most = 0, most_least = 0;
+    for (const Step& step : routine.steps()) {
+      size_t own = 0;
+      for (const Routine* inner : step.inner) {
+        if (inner == nullptr || rank_[inner->index()] >= rank_[i]) continue;
+        const size_t size = inner->frame_size() - inner->planned_size() + needs_[inner->index()];
+        own = step.action == Action::loop ? own + size : std::max(own, size);
+        most_least = std::max(most_least, least_[inner->index()]);
+      }
+      most = std::max(most, own);
+    }
+    needs_[i] = routine.planned_size() + most;
+    least_[i] = std::max(routine.least_size(), most_least);
+  }
 }
 
 Status Entry::set_input(uint32_t i, const Tensor& tensor, Error& error) {
-  const Tensor& wanted = values_[i];
+  const Tensor& wanted = main_->input(i);
   if (tensor.dtype != wanted.dtype) {
     return error.set(Status::kBadArgument, "input %.60s: element type %s, want %s", input_name(i),
                      name_of(tensor.dtype), name_of(wanted.dtype));
@@ -151,10 +196,11 @@ Status Entry::fit_inputs(Error& error) {
   }
   if (!ready_ || sizes_.changed()) LITE_TRY(resize(error));
   for (uint32_t i = 0; i < inputs(); ++i) {
-    if (given_[i].shape == values_[i].shape) continue;
-    const ShapeText named(*model_, shape_words(model_->weights() + i), values_[i].rank());
+    const Tensor& input = main_->input(i);
+    if (given_[i].shape == input.shape) continue;
+    const ShapeText named(*model_, shape_words(model_->weights() + i), input.rank());
     return error.set(Status::kBadArgument, "input %.60s: shape %s, want %s (%s)", input_name(i),
-                     ShapeText(given_[i].shape).text, ShapeText(values_[i].shape).text, named.text);
+                     ShapeText(given_[i].shape).text, ShapeText(input.shape).text, named.text);
   }
   return Status::kOk;
 }
@@ -163,55 +209,9 @@ void Entry::forget_inputs() {
   for (Tensor& input : given_) input = Tensor();
 }
 
-// Gives every value its bytes: those of an input, of the value that it is a view of, or its part of the arena.
-void Entry::bind(unsigned char* arena) {
-  for (uint32_t i = 0; i < values_.size(); ++i) {
-    if (i < inputs()) {
-      values_[i].data = given_[i].data;
-    } else if (shown_[i] >= 0) {
-      values_[i].data = tensor(shown_[i]).data;
-    } else {
-      values_[i].data = arena + blocks_[block_of_[i]].offset;
-    }
-  }
-}
-
-void Entry::gather(const Step& step) {
-  for (int32_t k = 0; k < step.inputs; ++k) {
-    const bool left_out = k >= step.given || step.ids[k] < 0;
-    in_[k] = left_out ? Tensor() : tensor(step.ids[k]);
-  }
-  for (int32_t k = 0; k < step.op->results; ++k) {
-    out_[k] = tensor(step.ids[step.given + k]);
-  }
-}
-
 Status Entry::run(const RunOptions& options, Error& error) {
-  bind(options.arena);
-  for (uint32_t i = 0; i < steps_.size(); ++i) {
-    const Status status = run_step(i, options);
-    if (status != Status::kOk) return error.set(status, "%s: %s", place(i).text, reason_of(status));
-  }
-  return Status::kOk;
-}
-
-Status Entry::run_step(uint32_t number, const RunOptions& options) {
-  Step& step = steps_[number];
-  if (step.op->view) return Status::kOk;  // its result shares the bytes of its input
-  gather(step);
-  Context context;
-  context.pool = options.pool;
-  if (step.scratch >= 0) context.scratch = options.arena + blocks_[step.scratch].offset;
-
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = options.profile ? Clock::now() : Clock::time_point();
-  LITE_TRY(step.kernel->run(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs, context));
-  if (options.profile) {
-    step.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-  }
-  if (!options.check_finite) return Status::kOk;
-  const bool finite = std::all_of(out_.begin(), out_.begin() + step.op->results, is_finite);
-  return finite ? Status::kOk : Status::kNotFinite;
+  for (uint32_t i = 0; i < inputs(); ++i) addresses_[i] = given_[i].data;
+  return Machine(options).run(*main_, addresses_.data(), error);
 }
 
 }  // namespace lite

@@ -11,10 +11,31 @@ bool alive_together(const Block& a, const Block& b) { return a.first <= b.last &
 
 }  // namespace
 
-size_t Planner::plan(Array<Block>& blocks) {
+// Three orders in which blocks may be placed; the one that takes the least memory.
+size_t Planner::plan(Array<Block>& blocks, size_t enough) {
+  const auto life = [](const Block& b) { return b.last - b.first; };
+  const auto larger = [](const Block& a, const Block& b) { return a.size > b.size; };
+  const auto longer = [&](const Block& a, const Block& b) {
+    return life(a) != life(b) ? life(a) > life(b) : a.size > b.size;
+  };
+  const auto earlier = [](const Block& a, const Block& b) {
+    return a.first != b.first ? a.first < b.first : a.size > b.size;
+  };
+  const size_t by_size = place(blocks, larger);
+  if (by_size <= enough) return by_size;
+  const size_t by_life = place(blocks, longer);
+  if (by_life <= enough) return by_life;
+  const size_t by_time = place(blocks, earlier);
+  if (by_time <= by_size && by_time <= by_life) return by_time;
+  return by_life < by_size ? place(blocks, longer) : place(blocks, larger);
+}
+
+template <typename Before>
+size_t Planner::place(Array<Block>& blocks, Before before) {
   for (size_t i = 0; i < blocks.size(); ++i) order_[i] = static_cast<uint32_t>(i);
   std::sort(order_.begin(), order_.begin() + blocks.size(), [&](uint32_t a, uint32_t b) {
-    return blocks[a].size != blocks[b].size ? blocks[a].size > blocks[b].size : a < b;
+    if (before(blocks[a], blocks[b])) return true;
+    return !before(blocks[b], blocks[a]) && a < b;
   });
   size_t count = 0, end = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {

@@ -17,18 +17,22 @@ struct Block {
 
 // Lays blocks out in one arena, so that blocks that are alive at the same step do not overlap.
 //
-// Greedy by size (Pisarchyk and Lee, 2020): the largest block first, each at the lowest offset that is free over its
-// whole life.
+// Greedy (Pisarchyk and Lee, 2020): block by block, each at the lowest offset that is free over its whole life; the
+// largest first or, where that takes more memory, the longest-lived or the earliest.
 class Planner {
  public:
   // Room to plan up to `blocks` blocks. False: no memory.
   [[nodiscard]] bool allocate(size_t blocks) { return order_.allocate(blocks) && placed_.allocate(blocks); }
 
-  // Sets the offset of every block, a multiple of Arena::kAlignment, and returns the size of the arena.
-  size_t plan(Array<Block>& blocks);
+  // Sets the offset of every block, a multiple of Arena::kAlignment, and returns the size of the arena. No better plan
+  // is looked for than one of `enough` bytes.
+  size_t plan(Array<Block>& blocks, size_t enough);
 
  private:
-  Array<uint32_t> order_;   // blocks, largest first
+  template <typename Before>
+  size_t place(Array<Block>& blocks, Before before);
+
+  Array<uint32_t> order_;   // blocks, as they are placed
   Array<uint32_t> placed_;  // blocks that have an offset, by offset
 };
 

@@ -50,7 +50,7 @@ Status Session::start(const SessionOptions& options, Error& error) {
                      options.backend);
   }
   check_finite_ = options.check_finite;
-  most_memory_ = options.most_memory;
+  limits_ = options.limits;
   LITE_TRY(load_weights(error));
   pool_ = ThreadPool::create(options.threads);
   if (pool_ == nullptr || !entries_.allocate(model_.entries()) || !sizes_.allocate(model_.symbols())) {
@@ -135,11 +135,15 @@ Status Session::run(Entry& entry, Error& error) {
 
 Status Session::run_on_inputs(Entry& entry, Error& error) {
   LITE_TRY(entry.fit_inputs(error));
-  const size_t size = entry.planned_size();
-  if ((most_memory_ > 0 && size > most_memory_) || !arena_.reserve(size)) {
-    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its plan of %zu bytes", entry.name(), size);
-  }
-  return entry.run({arena_.data(), pool_, profile_, check_finite_}, error);
+  RunOptions options;
+  options.frames = &frames_;
+  options.tapes = &tapes_;
+  options.pool = pool_;
+  options.profile = profile_;
+  options.check_finite = check_finite_;
+  options.limits = limits_;
+  options.cancelled = &cancelled_;
+  return entry.run(options, error);
 }
 
 Status Session::set_weight(uint32_t id, const void* bytes, size_t size, Error& error) {

@@ -8,11 +8,11 @@ struct SessionOptions {
   int threads = 2;
   const char* backend = nullptr;  // an instruction set ("ref", "avx2", "neon"); null: the best there is
   bool check_finite = false;      // stop at the first result that holds a NaN or an infinity
-  size_t most_memory = 0;         // bytes that a plan may want; 0: any number
+  Limits limits;
 };
 
-// An open model: its file, the weights that can change, one arena for all entries, and threads. Not safe to call from
-// two threads at once; two sessions share nothing.
+// An open model: its file, the weights that can change, memory that all entries use in turn, and threads. Not safe to
+// call from two threads at once; two sessions share nothing.
 class Session {
  public:
   Session() = default;
@@ -36,6 +36,8 @@ class Session {
 
   // Runs an entry on the inputs that are set, and forgets them. Its outputs stay until the next run or resize.
   Status run(Entry& entry, Error& error);
+  // Stops the run that is in progress or, where there is none, the next one. Any thread may call it at any time.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool holds_outputs_of(const Entry& entry) const { return ran_ == &entry; }
 
   Tensor weight(uint32_t id) const { return weights_[id]; }
@@ -61,13 +63,14 @@ class Session {
   Arena writable_;
   Array<Entry*> entries_;  // null: not asked for yet
   Array<int32_t> sizes_;   // of free dimensions, as `resize` was told; 0: not at all
-  Arena arena_;
-  const Entry* ran_ = nullptr;  // whose outputs are in the arena
+  Region frames_, tapes_;
+  std::atomic<bool> cancelled_{false};
+  const Entry* ran_ = nullptr;  // whose outputs are in `frames_`
   ThreadPool* pool_ = nullptr;
   const char* backend_ = nullptr;
   bool check_finite_ = false;
   bool profile_ = false;
-  size_t most_memory_ = 0;
+  Limits limits_;
 };
 
 }  // namespace lite

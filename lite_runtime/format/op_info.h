@@ -10,11 +10,11 @@ struct OpInfo {
   int32_t code;
   int32_t fewest_inputs;
   int32_t most_inputs;  // -1: any number
-  int32_t results;
-  int32_t updates;     // result i overwrites input i, a weight, for i < updates
-  bool view;           // the result is input 0's bytes under another shape
-  const char* attrs;   // one letter each: int, float, bool, I = ints, choice, graph
-  int32_t choices[8];  // how many choices each attribute of kind choice has, in order
+  int32_t results;      // -1: any number, which sub-graphs decide
+  int32_t updates;      // result i overwrites input i, a weight, for i < updates
+  bool view;            // the result is input 0's bytes under another shape
+  const char* attrs;    // one letter each: int, float, bool, I = ints, W = words, choice, graph
+  int32_t choices[8];   // how many choices each attribute of kind choice has, in order
 };
 
 // The operator with this code, or null.

@@ -6,13 +6,15 @@
 
 #include "core/utf8.h"
 #include "format/container.h"
+#include "format/verify_control.h"
 
 namespace lite {
 namespace {
 
-constexpr uint32_t kMaxEntries = 256;
+constexpr uint32_t kMaxEntries = 4096;
 constexpr uint32_t kMaxNodes = 1 << 16;
 constexpr size_t kMaxSegments = 256;
+constexpr int32_t kMaxWords = 1024;
 constexpr uint32_t kWeightUnit = 16;
 
 // What a file may hold, table by table. Each function below checks one kind of row.
@@ -28,8 +30,11 @@ class Verifier {
     for (size_t& end : segment_ends_) end = 0;
     for (uint8_t& group : segment_groups_) group = kNoGroup;
     for (uint32_t i = 0; i < model_.weights(); ++i) LITE_TRY(check_weight(i));
+    for (uint32_t i = 0; i < model_.entries(); ++i) {
+      if (!is_name(model_.entry(i).name())) return bad_entry(i, "its name is outside the names");
+    }
     for (uint32_t i = 0; i < model_.entries(); ++i) LITE_TRY(check_entry(i));
-    return Status::kOk;
+    return verify_control(model_, error_);
   }
 
  private:
@@ -52,10 +57,13 @@ class Verifier {
   bool is_size(int32_t word) const { return is_word(word) && (!is_number(word) || word >= 0); }
 
   static bool is_dtype(uint8_t code) { return code >= 1 && code <= static_cast<uint8_t>(DType::f64); }
+  static bool is_tape(const format::Value& value) {
+    return value.dtype() == static_cast<uint8_t>(DType::tape) && value.rank() == 0;
+  }
 
   Status check_tables() {
     if (index_.pool() == nullptr || index_.names() == nullptr) return bad("no pool or no names");
-    if (model_.entries() == 0 || model_.entries() > kMaxEntries) return bad("want 1 to 256 entries");
+    if (model_.entries() == 0 || model_.entries() > kMaxEntries) return bad("want 1 to 4096 entries");
     if (length(index_.segments()) > kMaxSegments) return bad("want at most 256 segments");
     if (model_.weights() > uint32_t{1} << 28) return bad("too many weights");
     return Status::kOk;
@@ -154,7 +162,6 @@ class Verifier {
 
   Status check_entry(uint32_t number) {
     const format::Entry& entry = model_.entry(number);
-    if (!is_name(entry.name())) return bad_entry(number, "its name is outside the names");
     const char* name = model_.name(entry.name());
     if (*name != 0 && model_.find_entry(name) != static_cast<int>(number)) {
       return bad_entry(number, "another one has its name");
@@ -183,7 +190,8 @@ class Verifier {
 
   Status check_value(uint32_t number, uint32_t i) {
     const format::Value& value = *model_.entry(number).values()->Get(i);
-    bool good = is_dtype(value.dtype()) && value.rank() <= kMaxRank && in_pool(value.shape(), value.rank());
+    bool good =
+        (is_dtype(value.dtype()) || is_tape(value)) && value.rank() <= kMaxRank && in_pool(value.shape(), value.rank());
     for (int k = 0; good && k < value.rank(); ++k) good = is_size(model_.pool(value.shape())[k]);
     if (good) return Status::kOk;
     return error_.set(Status::kBadFile, "entry %u, value %u: type %d of rank %d with a shape at %u: no such thing",
@@ -249,7 +257,7 @@ class Verifier {
   Status check_node_outputs(uint32_t number, uint32_t i, const OpInfo* op, const int32_t* ids) {
     const format::Entry& entry = model_.entry(number);
     const format::Node& node = *entry.nodes()->Get(i);
-    if (node.outputs() != op->results) return bad_node(number, i, op, "wrong number of results");
+    if (op->results >= 0 && node.outputs() != op->results) return bad_node(number, i, op, "wrong number of results");
     for (int k = 0; k < node.outputs(); ++k) {
       const int32_t id = ids[node.inputs() + k];
       if (k < op->updates) {
@@ -281,10 +289,14 @@ class Verifier {
       if (*kind == 'i') good = is_word(word);
       if (*kind == 'b') good = word == 0 || word == 1;
       if (*kind == 'c') good = word >= 0 && word < *choices++;
-      if (*kind == 'g') good = word >= 0 && static_cast<uint32_t>(word) < number && is_subgraph(word);
+      if (*kind == 'g') good = word >= 0 && static_cast<uint32_t>(word) < model_.entries() && is_subgraph(word);
       if (*kind == 'I') {
         good = word >= 0 && word <= kMaxRank && in_pool(at, static_cast<uint32_t>(word));
         for (int k = 0; good && k < word; ++k) good = is_word(*model_.pool(at++));
+      }
+      if (*kind == 'W') {
+        good = word >= 0 && word <= kMaxWords && in_pool(at, static_cast<uint32_t>(word));
+        at += good ? static_cast<uint32_t>(word) : 0;
       }
       if (!good) {
         return error_.set(Status::kBadFile, "entry %u, node %u (%s): attribute %d is out of range", number, i, op->name,

@@ -112,7 +112,21 @@ enum Code : uint16_t {
   adam_step = 282,
   increment = 283,
   ema_step = 284,
+  inverse_root_step = 285,
   random_uniform = 300,
+  cond = 310,
+  while_loop = 311,
+  call = 312,
+  empty_tape = 313,
+  push = 314,
+  pop = 315,
+  with_gradient = 329,
+  linear_recurrence = 330,
+  lstm = 331,
+  lstm_dx = 332,
+  gru = 333,
+  gru_dx = 334,
+  fused_elementwise = 340,
 };
 }  // namespace code
 
@@ -542,8 +556,56 @@ struct increment_attrs {
 struct ema_step_attrs {
   float momentum;
 };
+struct inverse_root_step_attrs {
+  int32_t order;
+  int32_t every;
+  float epsilon;
+};
 struct random_uniform_attrs {
   Ints shape;
+};
+struct cond_attrs {
+  int32_t then;
+  int32_t otherwise;
+};
+struct while_loop_attrs {
+  int32_t condition;
+  int32_t body;
+  int32_t every;
+};
+struct call_attrs {
+  int32_t body;
+  int32_t remat;
+};
+struct empty_tape_attrs {
+};
+struct push_attrs {
+};
+struct pop_attrs {
+  Ints shape;
+  Element dtype;
+};
+struct with_gradient_attrs {
+  int32_t results;
+  int32_t backward;
+};
+struct linear_recurrence_attrs {
+  int32_t transposed;
+};
+struct lstm_attrs {
+  int32_t reverse;
+};
+struct lstm_dx_attrs {
+  int32_t reverse;
+};
+struct gru_attrs {
+  int32_t reverse;
+};
+struct gru_dx_attrs {
+  int32_t reverse;
+};
+struct fused_elementwise_attrs {
+  WordList program;
 };
 
 }  // namespace lite
@@ -654,7 +716,21 @@ struct random_uniform_attrs {
   X(adam_step) \
   X(increment) \
   X(ema_step) \
+  X(inverse_root_step) \
   X(random_uniform) \
+  X(cond) \
+  X(while_loop) \
+  X(call) \
+  X(empty_tape) \
+  X(push) \
+  X(pop) \
+  X(with_gradient) \
+  X(linear_recurrence) \
+  X(lstm) \
+  X(lstm_dx) \
+  X(gru) \
+  X(gru_dx) \
+  X(fused_elementwise) \
 
 // Every reference kernel: operator, type of its first input.
 #define LITE_REF_KERNELS(X) \
@@ -777,7 +853,14 @@ struct random_uniform_attrs {
   X(adam_step, f32) \
   X(increment, i32) \
   X(ema_step, f32) \
+  X(inverse_root_step, f32) \
   X(random_uniform, i32) \
+  X(linear_recurrence, f32) \
+  X(lstm, f32) \
+  X(lstm_dx, f32) \
+  X(gru, f32) \
+  X(gru_dx, f32) \
+  X(fused_elementwise, any) \
 
 // Rows of OpInfo (format/op_info.h), sorted by code.
 #define LITE_OP_ROWS \
@@ -885,5 +968,19 @@ struct random_uniform_attrs {
   {"adam_step", 282, 6, 6, 3, 3, false, "ffffb", {0}}, \
   {"increment", 283, 1, 1, 1, 1, false, "i", {0}}, \
   {"ema_step", 284, 2, 2, 1, 1, false, "f", {0}}, \
+  {"inverse_root_step", 285, 3, 3, 1, 1, false, "iif", {0}}, \
   {"random_uniform", 300, 1, 1, 1, 0, false, "I", {0}}, \
+  {"cond", 310, 1, -1, -1, 0, false, "gg", {0}}, \
+  {"while_loop", 311, 0, -1, -1, 0, false, "ggi", {0}}, \
+  {"call", 312, 0, -1, -1, 0, false, "gb", {0}}, \
+  {"empty_tape", 313, 0, 0, 1, 0, false, "", {0}}, \
+  {"push", 314, 2, 2, 1, 0, false, "", {0}}, \
+  {"pop", 315, 1, 1, 2, 0, false, "Ic", {8}}, \
+  {"with_gradient", 329, 0, -1, -1, 0, false, "ig", {0}}, \
+  {"linear_recurrence", 330, 4, 4, 1, 0, false, "b", {0}}, \
+  {"lstm", 331, 4, 4, 3, 0, false, "b", {0}}, \
+  {"lstm_dx", 332, 5, 7, 3, 0, false, "b", {0}}, \
+  {"gru", 333, 3, 4, 2, 0, false, "b", {0}}, \
+  {"gru_dx", 334, 5, 6, 3, 0, false, "b", {0}}, \
+  {"fused_elementwise", 340, 0, -1, -1, 0, false, "W", {0}}, \
 

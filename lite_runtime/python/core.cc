@@ -206,31 +206,45 @@ class Session {
     check(lite_profile(session_, on));
   }
 
-  // Operator, kernel, source, ids of inputs and outputs, nanoseconds of each node.
-  using Node = std::tuple<std::string, std::string, std::string, std::vector<int32_t>, std::vector<int32_t>, int64_t>;
-  std::vector<Node> nodes(int32_t entry) {
+  // The names of an entry's graphs: its own first, which has none.
+  std::vector<std::string> graphs(int32_t entry) {
+    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    std::vector<std::string> names;
+    for (int32_t i = 0; i < lite_graph_count(session_, entry); ++i) {
+      names.emplace_back(lite_graph_name(session_, entry, i));
+    }
+    return names;
+  }
+
+  // Operator, kernel, source, ids of inputs and outputs, nanoseconds and number of runs of each node of a graph.
+  using Node =
+      std::tuple<std::string, std::string, std::string, std::vector<int32_t>, std::vector<int32_t>, int64_t, int64_t>;
+  std::vector<Node> nodes(int32_t entry, int32_t graph) {
     std::lock_guard<std::mutex> one_at_a_time(mutex_);
     std::vector<Node> rows;
-    for (int32_t i = 0; i < lite_node_count(session_, entry); ++i) {
+    for (int32_t i = 0; i < lite_graph_node_count(session_, entry, graph); ++i) {
       lite_node n;
-      check(lite_node_info(session_, entry, i, &n));
+      check(lite_graph_node(session_, entry, graph, i, &n));
       rows.emplace_back(n.op, n.kernel, n.source, std::vector<int32_t>(n.inputs, n.inputs + n.input_count),
-                        std::vector<int32_t>(n.outputs, n.outputs + n.output_count), n.nanoseconds);
+                        std::vector<int32_t>(n.outputs, n.outputs + n.output_count), n.nanoseconds, n.runs);
     }
     return rows;
   }
 
-  // Name, element type, shape and bytes of each tensor of an entry, by id.
-  std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> values(int32_t entry) {
+  // Name, element type, shape and bytes of each tensor of a graph of an entry, by id.
+  std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> values(int32_t entry, int32_t graph) {
     std::lock_guard<std::mutex> one_at_a_time(mutex_);
     std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> rows;
-    for (int32_t i = 0; i < lite_value_count(session_, entry); ++i) {
-      lite_tensor tensor;
-      check(lite_value(session_, entry, i, &tensor));
+    lite_tensor tensor;
+    for (int32_t i = 0; i < lite_graph_value_count(session_, entry, graph); ++i) {
+      check(lite_graph_value(session_, entry, graph, i, &tensor));
       rows.emplace_back(tensor.name, lite_dtype_name(tensor.dtype), shape_of(tensor), tensor.size_bytes);
     }
     return rows;
   }
+
+  // Stops a run; it does not wait for it.
+  void cancel() { lite_cancel(session_); }
 
   std::vector<int32_t> output_ids(int32_t entry) {
     std::lock_guard<std::mutex> one_at_a_time(mutex_);
@@ -290,19 +304,18 @@ class Session {
   std::mutex mutex_;  // a session runs one thing at a time, whichever Python thread asks
 };
 
-lite_options options_of(int32_t threads, const std::string& backend, bool check_finite, uint64_t most_memory) {
+template <typename Source>
+void open(Session* self, const Source& source, int32_t threads, const std::string& backend, bool check_finite,
+          uint64_t most_memory, int64_t most_steps, double timeout_s, int32_t most_depth) {
   lite_options options = lite_default_options();
   options.threads = threads;
   options.backend = backend.c_str();
   options.check_finite = check_finite;
   options.most_memory = most_memory;
-  return options;
-}
-
-template <typename Source>
-void open(Session* self, const Source& source, int32_t threads, const std::string& backend, bool check_finite,
-          uint64_t most_memory) {
-  new (self) Session(source, options_of(threads, backend, check_finite, most_memory));
+  options.most_steps = most_steps;
+  options.timeout_s = timeout_s;
+  options.most_depth = most_depth;
+  new (self) Session(source, options);
 }
 
 }  // namespace
@@ -327,6 +340,8 @@ NB_MODULE(_core, m) {
       .def("save", &Session::save)
       .def("save_memory", &Session::save_memory)
       .def("profile", &Session::profile)
+      .def("cancel", &Session::cancel)
+      .def("graphs", &Session::graphs)
       .def("nodes", &Session::nodes)
       .def("values", &Session::values)
       .def("output_ids", &Session::output_ids)

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -21,9 +23,18 @@ struct CaseTensor {
 struct Case {
   std::string label;
   const OpInfo* op = nullptr;
-  std::vector<int32_t> attrs;  // laid out as the operator's attribute struct
+  std::vector<int32_t> attrs;                        // laid out as the operator's attribute struct
+  std::shared_ptr<const std::vector<int32_t>> list;  // the attribute of kind words, where there is one
+  size_t list_at = 0;                                // its place in `attrs`
   float tolerance = 0;
   std::vector<CaseTensor> in, want;
+
+  void set_list(std::vector<int32_t> words) {
+    list = std::make_shared<const std::vector<int32_t>>(std::move(words));
+    WordList view;
+    view.set(list->data(), static_cast<int32_t>(list->size()));
+    std::memcpy(attrs.data() + list_at, &view, sizeof view);
+  }
 };
 
 // A case file in memory. Every read is checked; after a failed one `ok` stays false.
@@ -106,6 +117,14 @@ class CaseReader {
       if (at == file.size()) return false;
       const int32_t value = file[at++];
       c.attrs.push_back(value);
+      if (*kind == 'W') {
+        if (value < 0 || at + static_cast<size_t>(value) > file.size()) return false;
+        c.list_at = c.attrs.size() - 1;
+        c.attrs.resize(c.list_at + sizeof(WordList) / sizeof(int32_t));
+        c.set_list(std::vector<int32_t>(file.begin() + static_cast<int64_t>(at),
+                                        file.begin() + static_cast<int64_t>(at) + value));
+        at += static_cast<size_t>(value);
+      }
       if (*kind != 'I') continue;
       if (value < 0 || value > kMaxRank || at + static_cast<size_t>(value) > file.size()) return false;
       for (int i = 0; i < kMaxRank; ++i) c.attrs.push_back(i < value ? file[at + static_cast<size_t>(i)] : 0);

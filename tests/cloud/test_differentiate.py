@@ -193,5 +193,5 @@ def test_labels_are_examples_by_their_array() -> None:
 
 
 def test_a_gradient_with_respect_to_integers_is_refused_by_name() -> None:
-    with pytest.raises(DTypeError, match="grad: argument 0 holds i64, want floats"):
+    with pytest.raises(DTypeError, match="grad: argument 0 holds .*, want floats"):
         grad(lambda x: x * x)(3)

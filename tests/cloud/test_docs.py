@@ -1,4 +1,4 @@
-"""docs/training.md: its blocks run in their order, and its printed text is what is printed."""
+"""Pages on training and data: their blocks run in their order, and print what they say."""
 
 from __future__ import annotations
 
@@ -20,3 +20,11 @@ def test_the_blocks_of_the_training_page_run(capsys: pytest.CaptureFixture[str])
             exec(compile(text, "docs/training.md", "exec"), scope)
     printed = [text for kind, text in blocks if not kind]
     assert printed == [capsys.readouterr().out.removesuffix("\n")]
+
+
+def test_the_blocks_of_the_data_page_run() -> None:
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    scope: dict[str, Any] = {}
+    for text in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        exec(compile(text, "docs/data.md", "exec"), scope)
+    assert "features" in scope

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cloud import ops
+from cloud.autodiff import vjp
 from cloud.emit import MOST_INLINE, python_source
 from cloud.interpreter import run
 from ir.cases import samples
@@ -17,12 +18,12 @@ from ir.dtype import DType
 from ir.graph import Constant, Graph, Value, Weight
 from ir.op import Case, Op
 from ir.symbol import symbol
+from tests.control_graphs import called, even_and_odd_steps, power, repeated, square_root, tree
 from tests.helpers import sample_arrays64, sample_graph
+from tests.random_control import random_control_graph
 
 FLOAT_SAMPLES = [
-    pytest.param(op, case, id=f"{op.name}[{case}]")
-    for op, case in samples()
-    if len(op.results) == 1
+    pytest.param(op, case, id=f"{op.name}[{case}]") for op, case in samples() if not op.gives_tuple
 ]
 
 
@@ -91,3 +92,53 @@ def test_every_result_of_a_node_and_every_update_is_returned() -> None:
     assert loss == 2
     np.testing.assert_allclose(m1, [1.9, 1.9])
     np.testing.assert_allclose(w1, [0.05, 0.05])
+
+
+CONTROL = {
+    "newton": (square_root(), [np.float64(2)]),
+    "loop": (repeated(3, lambda x: ops.sin(x) * x, (2,)), [np.array([0.5, 1.5])]),
+    "power": (called(power), [np.int32(5), np.float64(1.5)]),
+    "tree": (called(tree), [np.int32(5), np.float64(0.5)]),
+    "even": (called(lambda: even_and_odd_steps()[0]), [np.int32(4), np.float64(0.5)]),
+}
+
+
+@pytest.mark.parametrize("name", CONTROL)
+def test_control_flow_and_its_derivatives_are_python(name: str) -> None:
+    graph, arrays = CONTROL[name]
+    for _ in range(3):
+        found = compiled(python_source(graph, "f"))(*arrays)
+        wanted = run(graph, *arrays)
+        for got, want in zip(found if len(wanted) > 1 else (found,), wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+        graph = vjp(graph)
+        arrays = [*arrays, *map(np.ones_like, wanted)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_control_flow_and_its_derivative_run_as_python(seed: int) -> None:
+    graph = random_control_graph(seed)
+    rng = np.random.default_rng(seed)
+    for each in (graph, vjp(graph)):
+        weights = {w.name: w.data for w in each.weights}
+        arrays = [rng.standard_normal(3) for _ in each.inputs]
+        found = compiled(python_source(each, "f"))(*arrays, **weights)
+        for got, want in zip(found, run(each, *arrays), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_a_loop_reads_like_one() -> None:
+    source = python_source(repeated(5, ops.sin), "f")
+    assert "while t0 < 5:" in source
+    assert python_source(called(power), "f").count("def ") == 2
+    assert "if n_1 > 0:" in python_source(called(power), "f")
+
+
+def test_a_condition_that_reads_a_value_twice_is_computed_before_it_breaks() -> None:
+    x, a = Value((), name="x"), Value(())
+    sine = ops.sin(a)
+    more = Graph((a,), (ops.less(sine * sine, Constant(0.5, dtype=DType.f32)),))
+    graph = Graph((x,), ops.while_loop(x, condition=more, body=Graph((a,), (a + a,))))
+    source = python_source(graph, "f")
+    assert "while True:" in source
+    assert compiled(source)(np.float64(0.1)) == run(graph, np.float64(0.1))[0]

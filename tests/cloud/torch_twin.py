@@ -29,8 +29,11 @@ def to_ours(x: torch.Tensor) -> Array:
 
 
 def weight_to_ours(t: torch.Tensor, like: Weight) -> Array:
-    """[k,c,r,s] -> [k,r,s,c], or [c,1,r,s] -> [r,s,c] of a depthwise filter; others as they are."""
+    """[k,c,r,s] -> [k,r,s,c], or [c,1,r,s] -> [r,s,c] of a depthwise filter, and [k,c,r] ->
+    [k,r,c]; others as they are."""
     a = t.detach().numpy()
+    if a.ndim == 3:
+        a = np.moveaxis(a, 1, -1)
     if a.ndim == 4:
         a = np.moveaxis(a[:, 0], 0, -1) if like.rank == 3 else np.moveaxis(a, 1, -1)
     return np.array(a)

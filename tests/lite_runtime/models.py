@@ -12,9 +12,10 @@ from cloud.train.graphs import training_model
 from cloud.train.optim import Momentum
 from ir import model_file
 from ir.dtype import DType
-from ir.graph import Constant, Graph, Model, Value, Weight
+from ir.graph import Constant, Function, Graph, Model, Value, Weight
 from ir.op import OPS
 from ir.symbol import symbol
+from tests.lite_runtime.control_models import counted, factorial, newton, reversed_sum
 
 BATCH = symbol("batch")
 
@@ -74,9 +75,9 @@ def cnn_batch(size: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 def every_dtype() -> Graph:
     """One input and one output of every element type."""
-    inputs = tuple(Value((2, 3), d, name=d.name) for d in DType)
+    inputs = tuple(Value((2, 3), d, name=d.name) for d in DType if d is not DType.tape)
     outputs = tuple(OPS["reshape"](v, shape=(3, 2)) for v in inputs)
-    return Graph(inputs, outputs, tuple(f"{d.name} out" for d in DType))
+    return Graph(inputs, outputs, tuple(f"{v.name} out" for v in inputs))
 
 
 def indices() -> Graph:
@@ -84,3 +85,13 @@ def indices() -> Graph:
     table = Constant(np.arange(12, dtype=np.float32).reshape(4, 3))
     rows = Value((BATCH,), DType.i32, name="rows")
     return Graph((rows,), (OPS["gather"](table, rows),), ("found",))
+
+
+def control_models() -> list[Model]:
+    """Loops, branches, a recursion, tapes, loops in loops."""
+    state = [Value((2, 3), name=n) for n in "ab"]
+    inner = counted(state, lambda a, b: (b, a + b), 3)
+    call = OPS["call"]
+    nested = counted(state, lambda a, b: call(b, a, body=Function.of("inner", inner)), 2)
+    graphs = newton(), factorial(), reversed_sum(5), nested
+    return [Model({"infer": graph}) for graph in graphs]

@@ -22,11 +22,17 @@ import lite_runtime as lite
 from ir import model_file
 from ir.graph import Model
 from tests.lite_runtime.forge import TRAILER, with_hashes
-from tests.lite_runtime.models import every_dtype, indices, linear_model, small_cnn
+from tests.lite_runtime.models import (
+    control_models,
+    every_dtype,
+    indices,
+    linear_model,
+    small_cnn,
+)
 from tests.random_graphs import random_model, random_symbolic_graph
 
 SECONDS_EACH = 20
-MOST_MEMORY = 1 << 26
+MOST_MEMORY, MOST_STEPS, MOST_DEPTH = 1 << 26, 100_000, 1000
 Rng = np.random.Generator
 Mutation = Callable[[bytes, Rng, list[bytes]], bytes]
 
@@ -35,6 +41,7 @@ def originals() -> list[bytes]:
     """Files that between them have every kind of row and of attribute."""
     models = [linear_model(), small_cnn(), Model({"infer": every_dtype()})]
     models += [Model({"infer": indices()}), Model({"infer": random_symbolic_graph(3)})]
+    models += control_models()
     return [model_file.write(m) for m in (*models, *map(random_model, range(8)))]
 
 
@@ -119,7 +126,14 @@ def _with_hashes(file: bytes, out: bytearray, index_size: int) -> bytes:
 def outcome(file: bytes) -> str:
     """What becomes of a file: refused, ran, or failed in some entry."""
     try:
-        session = lite.load(file, threads=1, most_memory=MOST_MEMORY)
+        session = lite.load(
+            file,
+            threads=1,
+            most_memory=MOST_MEMORY,
+            most_steps=MOST_STEPS,
+            most_depth=MOST_DEPTH,
+            timeout_s=SECONDS_EACH / 2,
+        )
     except lite.LiteError as error:
         return _one_line("refused", error)
     found = "ran"

@@ -8,10 +8,10 @@ import pytest
 
 import lite_runtime as lite
 from ir import model_file
-from ir.graph import Graph, Value
+from ir.graph import Graph, Model, Value
 from ir.op import OPS
 from tests.lite_runtime.forge import Forger, with_hashes
-from tests.lite_runtime.models import linear_model, open_model, small_cnn
+from tests.lite_runtime.models import control_models, linear_model, open_model, small_cnn
 
 LINEAR, CNN = (Forger(model_file.write(m)) for m in (linear_model(), small_cnn()))
 LAST = 2**31 - 1
@@ -139,3 +139,49 @@ def test_a_long_name_does_not_break_the_error_that_shows_it() -> None:
     session = open_model(Graph((x,), (OPS["tanh"](x),)))
     with pytest.raises(lite.LiteError, match=r"^input größe.*: shape \[3\], want \[2\]"):
         session.run([1, 2, 3])
+
+
+NEWTON, FACTORIAL, TAPES = (Forger(model_file.write(m)) for m in control_models()[:3])
+
+
+def control(f: Forger, op: str, entry: str = "infer") -> tuple[int, int]:
+    """Where the ids and the attributes of a node of control flow stand."""
+    number = node(f, entry, op)
+    return f.ids(entry, number), f.attrs(entry, number)
+
+
+@pytest.mark.parametrize(
+    ("forger", "change", "words"),
+    [
+        (NEWTON, lambda f: (control(f, "while_loop")[1], "i", 9), "attribute 0 is out of range"),
+        (NEWTON, lambda f: (control(f, "while_loop")[1], "i", 2), "attribute 0 is out of range"),
+        (NEWTON, lambda f: (control(f, "while_loop")[1], "i", -1), "attribute 0 is out of range"),
+        (NEWTON, lambda f: (control(f, "while_loop")[1], "i", 1), "its condition gives no single"),
+        (NEWTON, lambda f: (control(f, "while_loop")[1] + 4, "i", 0), "its body gives another"),
+        (NEWTON, lambda f: (control(f, "while_loop")[0], "i", 1), "not of the types of its oper"),
+        (NEWTON, lambda f: (f.node("infer", 0) + 2, "H", 2), "its results are not numbered|not of"),
+        (TAPES, lambda f: (f.node("infer", 0), "H", OPS["add"].code), "wrong number of inputs"),
+        (TAPES, lambda f: (f.value("infer", 0), "B", 9), "type 9 of rank 1 with a shape"),
+        (FACTORIAL, lambda f: (f.value("infer", 0), "B", 9), "an input or output is a tape"),
+        (FACTORIAL, lambda f: (f.value("infer", 0), "B", 1), "its function takes other operands"),
+        (FACTORIAL, lambda f: (f.value("infer", 1), "B", 5), "its function gives other results"),
+    ],
+)
+def test_control_flow_that_does_not_fit_its_sub_graphs_is_refused(
+    forger: Forger, change: Callable[[Forger], Change], words: str
+) -> None:
+    lite.load(with_hashes(forger.file))
+    with pytest.raises(lite.LiteError, match=words):
+        lite.load(forger.forged(*change(forger)))
+
+
+def test_sizes_that_do_not_fit_a_sub_graph_are_refused_before_anything_runs() -> None:
+    x = Value((2,), name="x")
+    body = Graph.trace(lambda v: (v + 1.0,), Value((2,)))
+    always = Graph.trace(lambda v: (OPS["is_nan"](OPS["reduce_sum"](v, axes=(0,))),), Value((2,)))
+    loop = OPS["while_loop"](x, condition=always, body=body)
+    f = Forger(model_file.write(Model({"infer": Graph((x,), loop)})))
+    one = next(i for i in range(f.index.PoolLength()) if f.index.Pool(i) == 1)
+    other = lite.load(f.forged(f.value("infer", 1) + 4, "I", one))
+    with pytest.raises(lite.LiteError, match=r"^entry infer, node 0 \(while_loop .*do not fit"):
+        other.planned_bytes("infer")

@@ -95,7 +95,7 @@ void test_planner() {
       block.first = static_cast<int32_t>(random.below(steps));
       block.last = block.first + static_cast<int32_t>(random.below(steps - static_cast<uint32_t>(block.first)));
     }
-    const size_t planned = planner.plan(blocks), least = lite::least_size(blocks, changes);
+    const size_t least = lite::least_size(blocks, changes), planned = planner.plan(blocks, least);
     size_t sum = 0;
     for (const lite::Block& a : blocks) {
       sum += lite::Arena::round_up(a.size);

@@ -30,7 +30,7 @@ typedef enum lite_status {
   LITE_OUT_OF_MEMORY = 5,
   LITE_IO = 6,
   LITE_NOT_FINITE = 7, /* a NaN or an infinity, where `check_finite` is on */
-  LITE_CANCELLED = 8
+  LITE_CANCELLED = 8   /* by lite_cancel, or at a limit of the session's options */
 } lite_status;
 
 typedef enum lite_dtype {
@@ -41,7 +41,8 @@ typedef enum lite_dtype {
   LITE_I32 = 5,
   LITE_I64 = 6,
   LITE_BOOL = 7,
-  LITE_F64 = 8
+  LITE_F64 = 8,
+  LITE_TAPE = 9 /* between nodes of control flow alone */
 } lite_dtype;
 
 typedef enum lite_weight_kind {
@@ -70,7 +71,10 @@ typedef struct lite_options {
   int32_t threads;      /* 1 to 256 */
   int32_t check_finite; /* 1: stop at the first result that holds a NaN or an infinity */
   const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "neon" */
-  uint64_t most_memory; /* bytes that an entry's plan may want; 0: any number */
+  uint64_t most_memory; /* bytes that a run may want for results, frames and tapes; 0: any number */
+  int64_t most_steps;   /* nodes that a run may execute, those in turns of loops counted each time; 0: any number */
+  double timeout_s;     /* of a run; 0: none. Looked at between nodes */
+  int32_t most_depth;   /* sub-graphs that may run inside of each other, as recursion does */
 } lite_options;
 
 /* ---- Sessions ---- */
@@ -78,7 +82,7 @@ typedef struct lite_options {
 LITE_API const char* lite_version(void);
 LITE_API const char* lite_dtype_name(int32_t dtype); /* "f32"; null for an unknown one */
 
-/* Two threads, the best kernels that the processor runs, no limit. */
+/* Two threads, the best kernels that the processor runs, no limit but a depth of 100,000. */
 LITE_API lite_options lite_default_options(void);
 
 /* Opens a model. `options` may be null. On an error, *session is null and `error`, a buffer of `error_size` bytes or
@@ -133,6 +137,10 @@ LITE_API lite_status lite_metadata(lite_session* session, int32_t number, const 
 LITE_API lite_status lite_set_input(lite_session* session, int32_t entry, int32_t input, const lite_tensor* tensor);
 LITE_API lite_status lite_run(lite_session* session, int32_t entry);
 
+/* Stops the run that is in progress or, where there is none, the next one, with LITE_CANCELLED. The one function that
+   another thread may call while the session works. */
+LITE_API void lite_cancel(lite_session* session);
+
 /* Gives free dimensions of all entries other sizes, before inputs do. */
 LITE_API lite_status lite_resize(lite_session* session, const char* const* symbols, const int32_t* sizes,
                                  int32_t count);
@@ -169,13 +177,24 @@ typedef struct lite_node {
   const int32_t* inputs; /* ids: a number below the count of weights is a weight, -1 is left out */
   const int32_t* outputs;
   int32_t input_count, output_count;
-  int64_t nanoseconds; /* spent in it since lite_profile */
+  int64_t nanoseconds; /* spent in it since lite_profile, with all that it runs */
+  int64_t runs;        /* how often it ran since then */
 } lite_node;
 
 /* Turns measuring on or off and sets all times to zero. */
 LITE_API lite_status lite_profile(lite_session* session, int32_t on);
 LITE_API int32_t lite_node_count(lite_session* session, int32_t entry);
 LITE_API lite_status lite_node_info(lite_session* session, int32_t entry, int32_t node, lite_node* info);
+/* The graphs of an entry: number 0 is its own, the others are those that its control flow runs, one for each role. The
+   name of a graph is the operator's for it: "then", "otherwise", "condition", "body". */
+LITE_API int32_t lite_graph_count(lite_session* session, int32_t entry);
+LITE_API const char* lite_graph_name(lite_session* session, int32_t entry, int32_t graph);
+LITE_API int32_t lite_graph_node_count(lite_session* session, int32_t entry, int32_t graph);
+LITE_API lite_status lite_graph_node(lite_session* session, int32_t entry, int32_t graph, int32_t node,
+                                     lite_node* info);
+LITE_API int32_t lite_graph_value_count(lite_session* session, int32_t entry, int32_t graph);
+LITE_API lite_status lite_graph_value(lite_session* session, int32_t entry, int32_t graph, int32_t id,
+                                      lite_tensor* tensor);
 /* Name, type and shape of any tensor of an entry by its id; `data` is null. */
 LITE_API lite_status lite_value(lite_session* session, int32_t entry, int32_t id, lite_tensor* tensor);
 LITE_API int32_t lite_value_count(lite_session* session, int32_t entry); /* ids are below it, weights among them */

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/kernel.h"
 #include "core/thread_pool.h"
 #include "kernels/gemm/sources.h"
 #include "kernels/vector/math.h"
@@ -61,7 +62,7 @@ struct Gemm {
   // for packing B.
   template <class B>
   static const float* in_place(const Part& part, const B& b, int64_t j, int64_t count) {
-    return part.m <= kRows && count == kColumns ? b.in_place(part.k, j) : nullptr;
+    return kIsPacked<B> || (part.m <= kRows && count == kColumns) ? b.in_place(part.k, j) : nullptr;
   }
 
   // The block of B as panels of kColumns columns, each [depth][kColumns], zeros behind the last column.

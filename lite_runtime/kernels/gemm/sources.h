@@ -102,4 +102,25 @@ struct ColumnsB {
   }
 };
 
+// Panels of all of B that were packed before, zeros (or anything) behind the last column.
+struct PackedB {
+  const float* base;
+  int64_t panel_size;  // floats from one panel to the next
+  int columns;         // of a panel
+
+  const float* in_place(int64_t k, int64_t column) const { return base + column / columns * panel_size + k * columns; }
+  int64_t step() const { return columns; }
+
+  template <class Tile>
+  void panel(int64_t k, int64_t depth, int64_t column, int, float* to) const {
+    std::copy_n(in_place(k, column), depth * Tile::kColumns, to);
+  }
+};
+
+// Whether every panel of a source lies ready, also the last and narrow one.
+template <class B>
+constexpr bool kIsPacked = false;
+template <>
+constexpr bool kIsPacked<PackedB> = true;
+
 }  // namespace lite

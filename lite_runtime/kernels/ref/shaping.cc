@@ -244,6 +244,7 @@ template <typename F>
 void with_type(DType dtype, F f) {
   switch (dtype) {
     case DType::none:
+    case DType::tape:
       return;
     case DType::f32:
       return f(float{});

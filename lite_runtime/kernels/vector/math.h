@@ -18,6 +18,19 @@ inline void over(int64_t n, Body body) {
   if (i < n) body(i, static_cast<int>(n - i));
 }
 
+// The same four vectors at a time, for bodies that are short.
+template <class Isa, typename Body>
+inline void over_many(int64_t n, Body body) {
+  int64_t i = 0;
+  for (; i + 4 * Isa::kLanes <= n; i += 4 * Isa::kLanes) {
+    body(i, Isa::kLanes);
+    body(i + Isa::kLanes, Isa::kLanes);
+    body(i + 2 * Isa::kLanes, Isa::kLanes);
+    body(i + 3 * Isa::kLanes, Isa::kLanes);
+  }
+  over<Isa>(n - i, [=](int64_t k, int lanes) { body(i + k, lanes); });
+}
+
 // c[0] + c[1] x + c[2] x^2 ...
 template <class Isa, int N>
 inline typename Isa::V polynomial(typename Isa::V x, const float (&c)[N]) {
@@ -115,6 +128,11 @@ inline typename Isa::V verf(typename Isa::V x) {
 template <class Isa>
 inline typename Isa::V vgelu(typename Isa::V x) {
   return x * 0.5f * (verf<Isa>(x * 0.70710678f) + 1.0f);
+}
+
+template <class Isa>
+inline typename Isa::V vgelu_by_tanh(typename Isa::V x) {
+  return x * 0.5f * (vtanh<Isa>(x * (x * x * 0.044715f + 1.0f) * 0.79788456f) + 1.0f);
 }
 
 template <class Isa>

@@ -10,6 +10,10 @@ import pytest
 import torch
 
 from cloud import nn
+from cloud.autodiff import gradients
+from cloud.interpreter import run
+from ir.dtype import DType
+from ir.graph import Graph, Value
 from tests.cloud.torch_twin import assert_same
 
 RNG = np.random.default_rng(0)
@@ -23,6 +27,13 @@ def _x(shape: tuple[int, ...]) -> Any:
 
 def _conv(k: int, size: Any, **attrs: Any) -> nn.Module:
     return nn.Conv2d(4, k, size, rng=RNG, **attrs)
+
+
+class TorchHardSigmoid(T.Module):
+    """T.Hardsigmoid, whose own gradient has 1 / 6 in float32 only."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x / 6 + 0.5).clamp(0, 1)
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], T.Module], tuple[int, ...]]] = {
@@ -85,13 +96,47 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], T.Module], tuple[in
     "gelu": (nn.GELU, T.GELU, (3, 4)),
     "silu": (nn.SiLU, T.SiLU, (3, 4)),
     "hard swish": (nn.HardSwish, T.Hardswish, (3, 40)),
+    "gelu by tanh": (lambda: nn.GELU("tanh"), lambda: T.GELU(approximate="tanh"), (3, 4)),
+    "hard sigmoid": (nn.HardSigmoid, lambda: TorchHardSigmoid(), (3, 40)),
+    "hard tanh": (lambda: nn.HardTanh(-0.5, 1.5), lambda: T.Hardtanh(-0.5, 1.5), (3, 40)),
+    "leaky relu": (lambda: nn.LeakyReLU(0.2), lambda: T.LeakyReLU(0.2), (3, 4)),
+    "prelu": (nn.PReLU, T.PReLU, (3, 4)),
+    "prelu of channels": (lambda: nn.PReLU(4), lambda: T.PReLU(4), (30, 4)),
+    "elu": (lambda: nn.ELU(0.7), lambda: T.ELU(0.7), (3, 4)),
+    "selu": (nn.SELU, T.SELU, (3, 4)),
+    "softplus": (nn.Softplus, T.Softplus, (3, 4)),
+    "mish": (nn.Mish, T.Mish, (3, 4)),
+    "softmax": (nn.Softmax, lambda: T.Softmax(-1), (3, 4)),
+    "log softmax": (nn.LogSoftmax, lambda: T.LogSoftmax(-1), (3, 4)),
+    "glu": (nn.GLU, T.GLU, (3, 6)),
+    "group norm": (lambda: nn.GroupNorm(2, 4), lambda: T.GroupNorm(2, 4), IMAGE),
+    "group norm of rows": (lambda: nn.GroupNorm(2, 6), lambda: T.GroupNorm(2, 6), (5, 6)),
+    "instance norm": (lambda: nn.InstanceNorm(4), lambda: T.InstanceNorm2d(4), IMAGE),
+    "instance norm affine": (
+        lambda: nn.InstanceNorm(4, affine=True), lambda: T.InstanceNorm2d(4, affine=True), IMAGE
+    ),
+    "transposed conv": (
+        lambda: nn.ConvTranspose2d(4, 3, 3, rng=RNG), lambda: T.ConvTranspose2d(4, 3, 3), IMAGE
+    ),
+    "transposed conv with stride": (
+        lambda: nn.ConvTranspose2d(
+            4, 6, (3, 2), stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2, rng=RNG
+        ),
+        lambda: T.ConvTranspose2d(
+            4, 6, (3, 2), stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2
+        ), IMAGE,
+    ),
+    "transposed conv dilated": (
+        lambda: nn.ConvTranspose2d(4, 3, 3, dilation=2, bias=False, rng=RNG),
+        lambda: T.ConvTranspose2d(4, 3, 3, dilation=2, bias=False), IMAGE,
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_layer_is_pytorchs(name: str) -> None:
     ours, theirs, shape = CASES[name]
-    scale = 4.0 if name in ("relu6", "hard swish") else 1.0
+    scale = 4.0 if name in ("relu6", "hard swish", "hard sigmoid") else 1.0
     assert_same(ours(), theirs(), _x(shape) * scale)
 
 
@@ -158,3 +203,44 @@ def test_same_padding_with_stride_keeps_the_size_divided_and_rounded_up() -> Non
         y = conv(np.ones((1, n, n, 1), np.float32))
         assert y.shape == (1, -(-n // 2), -(-n // 2), 1)
         assert y[0, 0, 0, 0] == first
+
+
+def test_an_embedding_is_pytorchs_also_its_gradient() -> None:
+    for padding in (None, 2):
+        ours, theirs = nn.Embedding(5, 3, padding=padding, rng=RNG), T.Embedding(5, 3, padding)
+        ours.weight.data = theirs.weight.detach().numpy()
+        index = np.array([[0, 2, 4], [2, 2, 1]], np.int32)
+        leaf = Value(index.shape, DType.i32)
+        y = ours(leaf)
+        g = Value(y.shape, y.dtype)
+        graph = Graph((leaf, g), (y, *gradients([y], [g], [ours.weight])))
+        direction = _x((2, 3, 3)).astype(np.float32)
+        found, gw = run(graph, index, direction)
+        result = theirs(torch.tensor(index))
+        result.backward(torch.tensor(direction))
+        assert theirs.weight.grad is not None
+        np.testing.assert_array_equal(found, result.detach().numpy())
+        np.testing.assert_allclose(gw, theirs.weight.grad.numpy(), rtol=1e-6)
+
+
+def test_an_embedding_takes_int64_and_refuses_what_is_outside() -> None:
+    table = nn.Embedding(5, 3, rng=RNG)
+    assert table(np.array([[1, 4]])).shape == (1, 2, 3)
+    with pytest.raises(Exception, match=r"want 0\.\.4|out of range"):
+        table(np.array([5]))
+    with pytest.raises(ValueError, match="padding 5, want 0 to 4"):
+        nn.Embedding(5, 3, padding=5, rng=RNG)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: nn.GroupNorm(3, 4), "4 channels, want a multiple of 3 groups"),
+        (lambda: nn.ConvTranspose2d(4, 3, 3, groups=2, rng=RNG), "want multiples of 2 groups"),
+        (lambda: nn.MultiHeadAttention(5, 2, rng=RNG), "size 5, want a multiple of 2 heads"),
+        (lambda: nn.GRU(0, 2, rng=RNG), "GRU: 0 inputs"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(make: Callable[[], nn.Module], why: str) -> None:
+    with pytest.raises(Exception, match=why):
+        make()

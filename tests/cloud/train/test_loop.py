@@ -249,6 +249,36 @@ def test_a_resumed_run_ends_with_the_bits_of_one_that_was_never_stopped(
     assert optimizer.states["optimizer.step"].data == 12
 
 
+class Stop(Exception):
+    """The end of a run that is not its own."""
+
+
+@pytest.mark.parametrize("stop_at", [2, 3, 4, 5])
+def test_a_run_that_stops_in_mid_epoch_resumes_bit_for_bit(
+    engine: str, tmp_path: Path, stop_at: int
+) -> None:
+    """Three steps an epoch, stopped before, at and behind an epoch's end."""
+    options: dict[str, Any] = {"augment": [add_noise("image", 0.1)], "seed": 4, "epochs": 3}
+
+    def stopping(step: int) -> float:
+        if step == stop_at:
+            raise Stop
+        return 0.02 / (step + 1)
+
+    whole = cnn()
+    want = quick(whole, engine, optimizer=Adam(), schedule=lambda s: 0.02 / (s + 1), **options)
+    path = tmp_path / "run.ms"
+    with pytest.raises(Stop):
+        quick(cnn(), engine, optimizer=Adam(), schedule=stopping, checkpoint=path,
+              checkpoint_every=1, **options)  # fmt: skip
+    assert checkpoint.load(path).step == stop_at
+    other = cnn()
+    found = quick(other, engine, optimizer=Adam(), schedule=lambda s: 0.02 / (s + 1),
+                  checkpoint=path, resume=True, **options)  # fmt: skip
+    assert weights_of(other) == weights_of(whole)
+    assert found.records == want.records
+
+
 def test_resuming_without_a_file_starts_from_the_beginning(tmp_path: Path) -> None:
     path = tmp_path / "run.ms"
     assert len(quick(cnn(), "interpreter", epochs=1, checkpoint=path, resume=True)) == 1

@@ -11,7 +11,7 @@ import torch
 
 from cloud import nn
 from cloud.interpreter import step
-from cloud.train import SGD, Adam, AdamW, Momentum, Optimizer, optim
+from cloud.train import SGD, Adagrad, Adam, AdamW, Momentum, Optimizer, RMSprop, optim
 from ir.dtype import DType
 from ir.graph import Graph, Value, Weight
 from ir.in_place import in_place_order
@@ -43,6 +43,20 @@ CASES: dict[str, tuple[Optimizer, TorchMaker]] = {
         lambda p: torch.optim.Adam(p, 0.1, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
     ),
     "adamw": (AdamW(0.1, weight_decay=0.1), lambda p: torch.optim.AdamW(p, 0.1, weight_decay=0.1)),
+    "rmsprop": (RMSprop(0.1), lambda p: torch.optim.RMSprop(p, 0.1)),
+    "rmsprop with all": (
+        RMSprop(0.1, alpha=0.9, momentum=0.8, centered=True, weight_decay=0.1, epsilon=1e-5),
+        lambda p: torch.optim.RMSprop(
+            p, 0.1, alpha=0.9, momentum=0.8, centered=True, weight_decay=0.1, eps=1e-5
+        ),
+    ),
+    "adagrad": (Adagrad(0.1), lambda p: torch.optim.Adagrad(p, 0.1)),
+    "adagrad with all": (
+        Adagrad(0.1, lr_decay=0.2, initial=0.5, weight_decay=0.1, epsilon=1e-3),
+        lambda p: torch.optim.Adagrad(
+            p, 0.1, lr_decay=0.2, initial_accumulator_value=0.5, weight_decay=0.1, eps=1e-3
+        ),
+    ),
 }
 
 
@@ -62,7 +76,9 @@ def ours(optimizer: Optimizer) -> dict[str, np.ndarray]:
     return {str(w.name): now[w] for w in weights}
 
 
-def theirs(make: TorchMaker, clip: float | None = None) -> dict[str, np.ndarray]:
+def theirs(
+    make: TorchMaker, clip: float | None = None, limit: float | None = None
+) -> dict[str, np.ndarray]:
     tensors = {n: torch.tensor(a, requires_grad=True) for n, a in STARTS.items()}
     optimizer = make(list(tensors.values()))
     for g, lr in zip(GRADIENTS, RATES, strict=True):
@@ -70,6 +86,8 @@ def theirs(make: TorchMaker, clip: float | None = None) -> dict[str, np.ndarray]
             t.grad = torch.tensor(g[n])
         if clip is not None:
             torch.nn.utils.clip_grad_norm_(tensors.values(), clip)
+        if limit is not None:
+            torch.nn.utils.clip_grad_value_(tensors.values(), limit)
         optimizer.param_groups[0]["lr"] = lr
         optimizer.step()
     return {n: t.detach().numpy() for n, t in tensors.items()}
@@ -91,11 +109,18 @@ def test_clipping_by_the_global_norm_is_pytorchs(limit: float) -> None:
         np.testing.assert_allclose(found[n], want[n], rtol=1e-9, err_msg=n)
 
 
+def test_clipping_by_value_comes_after_that_by_the_norm_and_is_pytorchs() -> None:
+    found = ours(SGD(0.1, clip_norm=2.0, clip_value=0.4))
+    want = theirs(lambda p: torch.optim.SGD(p, 0.1), clip=2.0, limit=0.4)
+    for n in STARTS:
+        np.testing.assert_allclose(found[n], want[n], rtol=1e-9, err_msg=n)
+
+
 def test_every_update_can_run_in_place() -> None:
     for optimizer, _ in CASES.values():
         assert in_place_order(
             update_graph(optimizer, [Weight(a, name=n) for n, a in STARTS.items()])
-        )
+        ), type(optimizer).__name__
 
 
 def test_states_are_named_by_the_weight_and_survive_a_second_graph() -> None:
@@ -134,6 +159,9 @@ def test_a_weight_of_another_shape_or_type_gets_a_new_state() -> None:
         "sgd:lr=0.1,weight_decay=0.0",
         "momentum:lr=0.1,weight_decay=0.0,momentum=0.9,nesterov=True",
         "adamw:lr=0.001,weight_decay=0.01,clip_norm=1.0,beta1=0.9,beta2=0.99,epsilon=1e-08",
+        "rmsprop:lr=0.01,weight_decay=0.0,clip_value=1.0,alpha=0.9,epsilon=1e-08,momentum=0.0,"
+        "centered=True",
+        "shampoo:lr=0.1,weight_decay=0.0,momentum=0.9,decay=1.0,every=5,epsilon=0.0001",
     ],
 )
 def test_an_optimiser_is_its_text_and_back(text: str) -> None:
@@ -149,7 +177,7 @@ def test_sgd_with_momentum_in_text_is_momentum() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("adagrad:lr=1", "no such name; there are sgd, momentum, adam, adamw"),
+        ("lion:lr=1", "no such name; there are sgd, momentum, adam, adamw, rmsprop, adagrad"),
         ("sgd", "lr"),
         ("sgd:lr=fast", "could not convert"),
         ("sgd:lr=0.1,speed=3", "speed"),

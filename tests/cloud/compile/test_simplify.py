@@ -9,8 +9,8 @@ import pytest
 
 from cloud import ops
 from cloud.autodiff import vjp
+from cloud.compile.simplify import simplify
 from cloud.interpreter import run, step
-from cloud.simplify import simplified
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Value, Weight
 from ir.symbol import symbol
@@ -28,7 +28,7 @@ def kinds(graph: Graph) -> list[str]:
 def test_random_graphs_compute_the_same_bits(make: Callable[[int], Graph], seed: int) -> None:
     graph = make(seed)
     arrays = random_arrays(graph, seed, batch=2, seq=3)
-    after = simplified(graph)
+    after = simplify(graph)
     assert len(after.nodes) <= len(graph.nodes)
     for a, b in zip(step(graph, *arrays)[0], step(after, *arrays)[0], strict=True):
         np.testing.assert_array_equal(a, b)
@@ -43,7 +43,7 @@ def test_random_derivatives_compute_the_same_bits(seed: int) -> None:
     graph = random_symbolic_graph(seed, nodes=5)
     back = vjp(graph)
     arrays = random_arrays(back, seed, batch=2, seq=3)
-    for a, b in zip(run(back, *arrays), run(simplified(back), *arrays), strict=True):
+    for a, b in zip(run(back, *arrays), run(simplify(back), *arrays), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -70,16 +70,16 @@ N = symbol("n")
     ],
 )
 def test_what_is_left_of(make: Callable[[Value], Value], left: list[str] | int) -> None:
-    graph = simplified(Graph.trace(make, Value((N, 2))))
+    graph = simplify(Graph.trace(make, Value((N, 2))))
     assert kinds(graph) == left or len(graph.nodes) == left
 
 
 def test_a_one_that_stretches_the_other_factor_stays() -> None:
     one = Constant(np.ones((3, 1), np.float32))
-    assert kinds(simplified(Graph.trace(lambda x: x * one, (2,)))) == ["mul"]
+    assert kinds(simplify(Graph.trace(lambda x: x * one, (2,)))) == ["mul"]
 
 
 def test_updates_of_weights_are_never_computed_beforehand() -> None:
     t = Weight(np.int32(0), name="t", state=True)
     graph = Graph((), (), updates=((t, ops.increment(t)),))
-    assert kinds(simplified(graph)) == ["increment"]
+    assert kinds(simplify(graph)) == ["increment"]

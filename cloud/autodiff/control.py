@@ -1,0 +1,281 @@
+"""Reverse mode of branches, loops and calls: each becomes two, one forward and one back.
+
+The forward one gives what it gave, and a tape with what the backward one needs. A loop's derivative
+is a loop, a recursion's a recursion: the number of nodes does not depend on how often they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cloud.autodiff.split import Halves, Split, Tapes, split
+from cloud.autodiff.values import blank, or_zeros
+from ir.dtype import DType
+from ir.graph import Constant, Function, Graph, Node, Value
+from ir.op import OPS
+from ir.ops.control import new_tape
+
+if TYPE_CHECKING:
+    from cloud.autodiff.reverse import Reverse
+
+TAPE = ((), DType.tape)
+
+
+class Step:
+    """What runs in place of a node of control flow, and how it pulls cotangents back.
+
+    `given`: its inputs that vary; `seeded`: its results that vary and matter.
+    """
+
+    results: Sequence[Value]  # in place of the node's own
+
+    def __init__(
+        self,
+        reverse: Reverse,
+        node: Node,
+        inputs: Sequence[Value | None],
+        given: frozenset[int],
+        seeded: frozenset[int],
+        tapes: Tapes,
+    ) -> None:
+        self.reverse = reverse
+        self.node = node
+        self.inputs: list[Value] = [v for v in inputs if v is not None]
+        self.given = given
+        self.seeded = sorted(seeded)
+        self.tapes = tapes
+        self.tape: Value | None = None  # after its forward run; None: it keeps nothing
+        self.run_forward()
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether its backward run cannot be left out, for others' values lie below on the tape."""
+        return self.tapes.inner and self.tape is not None
+
+    def run_forward(self) -> None:
+        """Add what runs in place of the node."""
+        raise NotImplementedError
+
+    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
+        """Cotangents of inputs by position; those of weights are added to in `sums`."""
+        raise NotImplementedError
+
+    def tape_before(self) -> Value:
+        return self.tapes.forward if self.tapes.inner else new_tape()
+
+    def tape_after(self, tape: Value) -> None:
+        self.tape = self.tapes.forward = tape
+
+    def back_tape(self) -> Value:
+        """The tape for the backward run."""
+        assert self.tape is not None
+        return self.tapes.backward if self.tapes.inner else self.tape
+
+    def seeds(self, g: Sequence[Value | None]) -> list[Value]:
+        """The cotangents of the results `seeded`, zeros where there are none."""
+        return [or_zeros(g[i], self.results[i]) for i in self.seeded]
+
+    def sums_before(self, sums: Mapping[Value, Value], leaves: Sequence[Value]) -> list[Value]:
+        return [or_zeros(sums.get(v), v) for v in leaves]
+
+
+class CondStep(Step):
+    """cond(p, xs) -> cond(p, xs, tape); back: cond(p, tape, seeds, sums, some xs)"""
+
+    def run_forward(self) -> None:
+        graphs = (self.node.attrs["then"], self.node.attrs["otherwise"])
+        activity = self.reverse.activity
+        given = frozenset(i - 1 for i in self.given if i)
+        useful = [activity.inputs(g, frozenset(self.seeded)) for g in graphs]
+        self.wanted = sorted(given & frozenset().union(*useful))
+        leaves = [v for g in graphs for v in self.reverse.read_by(g)]
+        self.leaves = list(dict.fromkeys(leaves))
+        self.halves = [self._split(g, given) for g in graphs]
+        self.handed = sorted({i for half in self.halves for i in half.handed})
+        with_tape = any(half.tape for half in self.halves)
+        then, otherwise = (half.forward(with_tape) for half in self.halves)
+        tape = [self.tape_before()] if with_tape else []
+        results = OPS["cond"](*self.inputs, *tape, then=then, otherwise=otherwise)
+        self.results = results[: len(self.node.results)]
+        if with_tape:
+            self.tape_after(results[-1])
+
+    def _split(self, graph: Graph, given: frozenset[int]) -> Split:
+        return split(
+            self.reverse,
+            graph,
+            given=given,
+            seeded=self.seeded,
+            wanted=self.wanted,
+            leaves=self.leaves,
+            handed=range(len(graph.inputs)),
+        )
+
+    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
+        with_tape = self.tape is not None
+        then, otherwise = (half.reverse(with_tape, self.handed) for half in self.halves)
+        xs = self.inputs[1:]
+        operands = [
+            *([self.back_tape()] if with_tape else []),
+            *self.seeds(g),
+            *self.sums_before(sums, self.leaves),
+            *(xs[i] for i in self.handed),
+        ]
+        found = list(OPS["cond"](self.inputs[0], *operands, then=then, otherwise=otherwise))
+        if with_tape:
+            self.tapes.backward = found.pop(0)
+        bars, new_sums = found[: len(self.wanted)], found[len(self.wanted) :]
+        sums.update(zip(self.leaves, new_sums, strict=True))
+        return {i + 1: bar for i, bar in zip(self.wanted, bars, strict=True)}
+
+
+class LoopStep(Step):
+    """while(state) -> while(state, turns, tape); back: while(tape, turns, bars, sums, fixed)"""
+
+    def run_forward(self) -> None:
+        condition, body = self.node.attrs["condition"], self.node.attrs["body"]
+        activity = self.reverse.activity
+        given = activity.loop_active(body, self.given)
+        self.live = sorted(given & activity.loop_useful(body, frozenset(self.seeded)))
+        self.leaves = self.reverse.read_by(body)
+        fixed = [i for i, v in enumerate(body.outputs) if v is body.inputs[i]]
+        self.half = split(
+            self.reverse,
+            body,
+            given=given,
+            seeded=self.live,
+            wanted=self.live,
+            leaves=self.leaves,
+            free=fixed,
+            is_loop=True,
+        )
+        with_tape = self.half.tape is not None
+        turns = Value((), DType.i32, name=self.half.names("turns"))
+        more = [blank(turns), *([Value(*TAPE)] if with_tape else [])]
+        results = OPS["while_loop"](
+            *self.inputs,
+            _int(0),
+            *([self.tape_before()] if with_tape else []),
+            condition=Graph((*condition.inputs, *more), condition.outputs),
+            body=self.half.forward(with_tape, (turns, turns + _int(1))),
+        )
+        n = len(self.node.results)
+        self.results, self.turns = results[:n], results[n]
+        if with_tape:
+            self.tape_after(results[-1])
+
+    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
+        with_tape = self.tape is not None
+        left = Value((), DType.i32, name=self.half.names("left"))
+        body = self.half.reverse(with_tape, self.half.handed, (left, left - _int(1)), is_loop=True)
+        operands = [
+            *([self.back_tape()] if with_tape else []),
+            self.turns,
+            *(or_zeros(g[i], self.results[i]) for i in self.live),
+            *self.sums_before(sums, self.leaves),
+            *(self.inputs[i] for i in self.half.handed),
+        ]
+        is_left = Graph(body.inputs, (OPS["greater"](left, _int(0)),))
+        found = list(OPS["while_loop"](*operands, condition=is_left, body=body))
+        if with_tape:
+            self.tapes.backward = found.pop(0)
+        bars = found[1 : 1 + len(self.live)]
+        sums.update(zip(self.leaves, found[1 + len(self.live) :], strict=False))
+        return dict(zip(self.live, bars, strict=True))
+
+
+class CallStep(Step):
+    """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, seeds, sums; f_backward)
+
+    With `remat` the call stays as it is, and f_forward runs on xs just before f_backward.
+    """
+
+    def run_forward(self) -> None:
+        self.halves = self._halves(self.node.attrs["body"])
+        n = len(self.node.results)
+        if self.node.attrs["remat"]:
+            same = self.node.op.node(self.inputs, self.node.attrs, self.node.source)
+            self.results = same.results
+            return
+        results = OPS["call"](*self.inputs, self.tape_before(), body=self.halves.forward)
+        self.results = results[:n]
+        self.tape_after(results[n])
+
+    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
+        halves = self.halves
+        if self.node.attrs["remat"]:
+            again = OPS["call"](*self.inputs, new_tape(), body=halves.forward)
+            self.reverse.late.add(again[-1].node)
+            tape = again[-1]
+        else:
+            tape = self.back_tape()
+        operands = [tape, *self.seeds(g), *self.sums_before(sums, halves.leaves)]
+        below, *found = OPS["call"](*operands, body=halves.reverse)
+        if not self.node.attrs["remat"]:
+            self.tapes.backward = below
+        bars, new_sums = found[: len(halves.wanted)], found[len(halves.wanted) :]
+        sums.update(zip(halves.leaves, new_sums, strict=True))
+        return dict(zip(halves.wanted, bars, strict=True))
+
+    def _halves(self, f: Function) -> Halves:
+        """Both halves of a function, made once for each set of inputs and results that matter."""
+        reverse, seeded = self.reverse, frozenset(self.seeded)
+        key = (f, self.given, seeded)
+        if key in reverse.halves:
+            return reverse.halves[key]
+        wanted = sorted(self.given & reverse.activity.inputs(f.graph, seeded))
+        leaves = reverse.read_by(f.graph)
+        sums = [(v.shape, v.dtype) for v in leaves]
+        seeds = [f.results[i] for i in self.seeded]
+        bars = [f.inputs[i] for i in wanted]
+        halves = reverse.halves[key] = Halves(
+            Function(f"{f.name}_forward", [*f.inputs, TAPE], [*f.results, TAPE]),
+            Function(f"{f.name}_backward", [TAPE, *seeds, *sums], [TAPE, *bars, *sums]),
+            wanted,
+            leaves,
+        )
+        half = split(
+            reverse,
+            f.graph,
+            given=self.given,
+            seeded=self.seeded,
+            wanted=wanted,
+            leaves=leaves,
+        )
+        halves.forward.graph = half.forward(True)
+        halves.reverse.graph = half.reverse(True, ())
+        return halves
+
+
+def segmented(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value]:
+    """A loop as a loop over calls that run up to `every` turns each, and are computed again.
+
+    So the outer loop keeps each such state, and only one call's tape is there at a time.
+    """
+    condition, body, every = (node.attrs[k] for k in ("condition", "body", "every"))
+    if any(v.dtype is DType.tape for v in node.results):  # a tape is not kept on a tape
+        return OPS["while_loop"](*inputs, condition=condition, body=body)  # type: ignore[no-any-return]
+    turn = Value((), DType.i32)
+    below = OPS["less"](turn, _int(every))
+    state = [Value(v.shape, v.dtype) for v in body.inputs]
+    _, *last = OPS["while_loop"](
+        _int(0),
+        *state,
+        condition=Graph(
+            (turn, *condition.inputs), (OPS["logical_and"](below, condition.outputs[0]),)
+        ),
+        body=Graph((turn, *body.inputs), (turn + _int(1), *body.outputs)),
+    )
+    segment = Function.of("segment", Graph(tuple(state), tuple(last)))
+    outer = tuple(Value(v.shape, v.dtype) for v in body.inputs)
+    after = OPS["call"](*outer, body=segment, remat=True)
+    kept = [
+        x if old is new else y
+        for old, new, x, y in zip(body.inputs, body.outputs, outer, after, strict=True)
+    ]
+    return OPS["while_loop"](*inputs, condition=condition, body=Graph(outer, tuple(kept)))  # type: ignore[no-any-return]
+
+
+def _int(n: int) -> Constant:
+    return Constant(n, dtype=DType.i32)

@@ -1,0 +1,169 @@
+"""Reverse mode over one graph: cotangents from node to node (Griewank and Walther 2008, ch. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cloud.autodiff.activity import Activity
+from cloud.autodiff.control import CallStep, CondStep, LoopStep, Step, Tapes, segmented
+from cloud.autodiff.split import Halves
+from cloud.autodiff.values import accumulate
+from ir.graph import Constant, Function, Graph, Node, Value, Weight, order, substitute
+from ir.op import OPS, NoGrad
+from ir.walk import functions, walk
+
+STEPS: dict[str, type[Step]] = {"cond": CondStep, "while_loop": LoopStep, "call": CallStep}
+
+
+@dataclass
+class Swept:
+    """One graph swept forward and back."""
+
+    outputs: list[Value]  # the same numbers; loops and calls now also give what is kept
+    bars: dict[Value, Value]
+    moved: dict[Value, Value]  # values that functions were opened before, and what they became
+
+    def bar(self, v: Value) -> Value | None:
+        """The cotangent of a value of the graph that was given."""
+        return self.bars.get(self.moved.get(v, v))
+
+
+class Reverse:
+    """One differentiation. What it makes of a function is kept, for the function may call itself.
+
+    `late`: nodes of the backward pass that read nothing but values of the forward pass.
+    """
+
+    def __init__(self, wrt: Iterable[Value]) -> None:
+        self.leaves = tuple(v for v in wrt if isinstance(v, (Weight, Constant)))
+        self.activity = Activity(self.leaves)
+        self.halves: dict[object, Halves] = {}
+        self.late: set[Node] = set()
+        self._read: dict[Graph, tuple[Value, ...]] = {}
+        self._recursive: dict[Function, bool] = {}
+
+    def sweep(
+        self,
+        outputs: Sequence[Value],
+        seeds: Sequence[Value | None],
+        varying: Iterable[Value],
+        bars: Mapping[Value, Value],
+        tapes: Tapes,
+    ) -> Swept:
+        """Cotangents of all that lies between `varying` and the outputs that have a seed.
+
+        `bars`: cotangents to add to.
+        """
+        varying = set(varying)
+        outputs, moved = self._opened(outputs, varying)
+        nodes = order(outputs)
+        active = self.activity.active(nodes, varying)
+        seeded = [y for y, s in zip(outputs, seeds, strict=True) if s is not None]
+        useful = self.activity.useful(nodes, seeded)
+        now: dict[Value, Value] = {}
+        steps = {}
+        for node in nodes:
+            inputs = [None if v is None else now.get(v, v) for v in node.inputs]
+            wanted = frozenset(v.index for v in node.results if v in active and v in useful)
+            if node.op.name in STEPS and wanted:
+                given = frozenset(i for i, v in enumerate(node.inputs) if v in active)
+                step = STEPS[node.op.name](self, node, inputs, given, wanted, tapes)
+                steps[node] = step
+                now.update(zip(node.results, step.results, strict=True))
+            elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+                copy = node.op.node(inputs, node.attrs, node.source)
+                now.update(zip(node.results, copy.results, strict=True))
+        bar = dict(bars)
+        for y, seed in zip(outputs, seeds, strict=True):
+            if seed is not None and y in active:
+                accumulate(bar, y, seed)
+        for node in reversed(nodes):
+            if node in steps:
+                self._pull_step(steps[node], node, bar, active)
+            elif not active.isdisjoint(node.results) and not isinstance(node.op.grad, NoGrad):
+                _pull(node, bar, active, now)
+        return Swept([now.get(v, v) for v in outputs], bar, moved)
+
+    def read_by(self, graph: Graph) -> tuple[Value, ...]:
+        """The leaves that get gradients and that a graph, or one inside of it, reads."""
+        if graph not in self._read:
+            read = {v for g in walk([graph]) for v in g.leaves} if self.leaves else set()
+            self._read[graph] = tuple(v for v in self.leaves if v in read)
+        return self._read[graph]
+
+    def is_recursive(self, f: Function) -> bool:
+        if f not in self._recursive:
+            self._recursive[f] = f in functions(f.graph)
+        return self._recursive[f]
+
+    def _pull_step(
+        self, step: Step, node: Node, bar: dict[Value, Value], active: set[Value]
+    ) -> None:
+        g = [bar.get(v) for v in node.results]
+        if not step.keeps_order and all(x is None for x in g):
+            return
+        for i, gx in step.pull(g, bar).items():
+            x = node.inputs[i]
+            if x is not None and x in active:
+                accumulate(bar, x, gx)
+
+    def _opened(
+        self, outputs: Sequence[Value], varying: set[Value]
+    ) -> tuple[list[Value], dict[Value, Value]]:
+        """The outputs with functions that do not call themselves opened, and loops in segments.
+
+        Only what depends on `varying` is changed; what these and the others became is given too.
+        """
+        moved: dict[Value, Value] = {}
+        while True:
+            nodes = order(outputs)
+            active = self.activity.active(nodes, varying)
+            now: dict[Value, Value] = {}
+            for node in nodes:
+                inputs = [None if v is None else now.get(v, v) for v in node.inputs]
+                results: Sequence[Value] | None = None
+                if not active.isdisjoint(node.results):
+                    results = self._in_place_of(node, inputs)
+                if results is None and any(
+                    a is not b for a, b in zip(inputs, node.inputs, strict=True)
+                ):
+                    results = node.op.node(inputs, node.attrs, node.source).results
+                if results is not None:
+                    now.update(zip(node.results, results, strict=True))
+            if not now:
+                return list(outputs), moved
+            moved = {v: now.get(w, w) for v, w in moved.items()} | now
+            varying.update(now[v] for v in tuple(varying) if v in now)
+            outputs = [now.get(v, v) for v in outputs]
+
+    def _in_place_of(self, node: Node, inputs: list[Value | None]) -> Sequence[Value] | None:
+        if node.op.name == "while_loop" and node.attrs["every"] > 1:
+            return segmented(node, inputs)
+        if node.op.name != "call" or node.attrs["remat"]:
+            return None
+        f = node.attrs["body"]
+        if self.is_recursive(f):
+            return None
+        return substitute(f.graph.outputs, dict(zip(f.graph.inputs, inputs, strict=True)))  # type: ignore[arg-type]
+
+
+def _pull(
+    node: Node, bar: dict[Value, Value], active: set[Value], now: Mapping[Value, Value]
+) -> None:
+    """Cotangents of the inputs of one node by its operator's rule."""
+    g = tuple(bar.get(y) for y in node.results)
+    if all(x is None for x in g):
+        return
+    results = tuple(now.get(y, y) for y in node.results)
+    inputs = [None if v is None else now.get(v, v) for v in node.inputs]
+    many = node.op.gives_tuple
+    found = node.op.grad(  # type: ignore[operator]
+        g if many else g[0], results if many else results[0], *inputs, **node.attrs
+    )
+    for x, gx in zip(node.inputs, found, strict=True):
+        if x is not None and x in active and gx is not None:
+            accumulate(bar, x, gx)
+
+
+assert OPS.keys() >= STEPS.keys()

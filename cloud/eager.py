@@ -1,0 +1,203 @@
+"""Values that carry their elements: operators on them run at once, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from cloud.compile.cache import Cache
+from cloud.tensor import NeedsTrace, Tensor
+from ir.dtype import DType
+from ir.graph import Array, Constant, Graph, Node, Shape, Value, Weight, order
+from ir.op import AT_ONCE, OPS, Op
+
+__all__ = ["NeedsTrace", "Tensor", "at_once", "tensor"]
+
+Kernel = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+def tensor(data: Any, dtype: DType | None = None) -> Tensor:
+    """`data` as a tensor: operators on it run at once, in both modes. Python's own floats become
+    float32."""
+    array = np.asarray(data)
+    if dtype is None and array.dtype == np.float64 and not hasattr(data, "dtype"):
+        dtype = DType.f32
+    return Tensor(array, dtype=dtype)
+
+
+def watching() -> bool:
+    """Whether results remember how they were made."""
+    return _WATCHING.get()
+
+
+@contextmanager
+def at_once(*, watch: bool = False) -> Iterator[None]:
+    """Inside, operators run at once also where only weights and constants meet.
+
+    `watch`: results remember how they were made, so that they can be differentiated. What watches
+    outside goes on watching inside.
+    """
+    tokens = AT_ONCE.set(run_operator), _WATCHING.set(watch or _WATCHING.get())
+    try:
+        yield
+    finally:
+        _WATCHING.reset(tokens[1])
+        AT_ONCE.reset(tokens[0])
+
+
+def leaf(x: Any) -> Tensor:
+    """A watched tensor with the elements of x; the gradient of x, a tensor, flows through it."""
+    if isinstance(x, Tensor) and x.watched:
+        node = Node(OPS["reshape"], (x,), {"shape": x.shape}, ())
+        (same,) = _results(node, [x.data])
+        return same
+    new = Tensor(known(x) if isinstance(x, Value) else x)
+    new.watched = True
+    return new
+
+
+def as_tensor(v: Value) -> Value:
+    """A value that is known as a tensor that has forgotten how it was made; where results are
+    watched, as it is."""
+    return v if _WATCHING.get() else Tensor(known(v))
+
+
+def known(v: Value) -> Array | None:
+    """The elements of a value, computed if need be; None if it depends on a placeholder."""
+    if isinstance(v, (Constant, Weight)):
+        return v.data
+    if v.node is None:
+        return None
+    leaves = Graph((), (v,)).leaves
+    if any(not isinstance(x, (Constant, Weight)) for x in leaves):
+        return None
+    return _computed(v)
+
+
+def run_operator(
+    op: Op, inputs: Sequence[Value | None], attrs: dict[str, Any]
+) -> tuple[Value, ...] | None:
+    """The operator's results on values that are known; None where one is a placeholder."""
+    arrays = [None if v is None else known(v) for v in inputs]
+    if any(a is None and v is not None for a, v in zip(arrays, inputs, strict=True)):
+        return _left_to_the_graph(op, inputs, attrs)
+    kernel, node = _kernel(op, inputs, attrs)
+    results = kernel([a for a in arrays if a is not None])
+    watched = _WATCHING.get() and any(_is_watched(v) for v in inputs)
+    if not watched:
+        return tuple(Tensor(a) for a in results)
+    left_out = (None,) * (len(node.inputs) - len(inputs))
+    return _results(Node(op, (*inputs, *left_out), node.attrs, ()), results)
+
+
+def compute(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
+    """The node's results for arrays of the inputs that it has."""
+    kernel, _ = _kernel(node.op, node.inputs, node.attrs)
+    return kernel(arrays)
+
+
+_WATCHING: ContextVar[bool] = ContextVar("watching", default=False)
+_kernels = Cache()
+
+
+def _kernel(op: Op, inputs: Sequence[Value | None], attrs: dict[str, Any]) -> tuple[Kernel, Node]:
+    """What computes the operator on inputs like these, and a node of it."""
+    from cloud.modes import settings
+
+    now = settings()
+    types = tuple(None if v is None else (v.shape, v.dtype) for v in inputs)
+    # floats by their text: for a dict -0.0 is 0.0
+    named = tuple((k, repr(a) if isinstance(a, float) else a) for k, a in sorted(attrs.items()))
+    if any(isinstance(a, list) for _, a in named):
+        named = tuple((k, tuple(a) if isinstance(a, list) else a) for k, a in named)
+    key = (op.name, types, named, now.kernels, now.threads)
+    return _kernels.get(key, lambda: _made_kernel(op, types, attrs, now.kernels, now.threads))
+
+
+def _made_kernel(
+    op: Op, types: Sequence[Any], attrs: dict[str, Any], kernels: str, threads: int | None
+) -> tuple[Kernel, Node]:
+    from cloud.compile.program import Program, runs_on_runtime
+
+    def operand(i: int, shape: Shape, dtype: DType) -> Value:
+        if i < op.updates:
+            return Weight(np.zeros(shape, dtype.numpy), name=f"w{i}", state=True)
+        return Value(shape, dtype)
+
+    operands = [None if t is None else operand(i, *t) for i, t in enumerate(types)]
+    node = op.node(operands, attrs)
+    rest = tuple(v for v in operands[op.updates :] if v is not None)
+    weights = operands[: op.updates]
+    updates = tuple((w, node.results[i]) for i, w in enumerate(weights) if isinstance(w, Weight))
+    graph = Graph(rest, node.results[op.updates :], (), updates)
+    if kernels == "numpy" or not runs_on_runtime(graph):
+        return _reference(node), node
+    program = Program(graph, kernels=kernels, threads=threads, passes=())
+    n = op.updates
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        outputs, new = program(arrays[n:], arrays[:n])
+        return [*new, *outputs]
+
+    return run, node
+
+
+def _reference(node: Node) -> Kernel:
+    """The operator's own reference; left-out inputs stay left out."""
+    present = [v is not None for v in node.inputs]
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        left = iter(arrays)
+        given = [next(left) if p else None for p in present]
+        with np.errstate(all="ignore"):  # a rule may compute a gradient that nobody wants
+            y = node.op.ref(*given, **node.attrs)
+        found = y if node.op.gives_tuple else (y,)
+        return [np.asarray(a, v.dtype.numpy) for a, v in zip(found, node.results, strict=True)]
+
+    return run
+
+
+def _results(node: Node, arrays: Sequence[Array]) -> tuple[Tensor, ...]:
+    """The node's results, which remember it."""
+    made = []
+    for i, a in enumerate(arrays):
+        t = Tensor(a)
+        t.node, t.index, t.watched = node, i, True
+        made.append(t)
+    node.results = tuple(made)
+    return node.results
+
+
+def _is_watched(v: Value | None) -> bool:
+    if isinstance(v, Tensor):
+        return v.watched
+    return isinstance(v, Weight) or (v is not None and v.node is not None)
+
+
+def _left_to_the_graph(op: Op, inputs: Sequence[Value | None], attrs: dict[str, Any]) -> Any:
+    """Beside a placeholder a tensor is a constant of the graph that is being traced."""
+    if not any(isinstance(v, Tensor) for v in inputs):
+        return None
+    plain = [Constant(v.data) if isinstance(v, Tensor) else v for v in inputs]
+    return op.node(plain, attrs).results
+
+
+def _computed(v: Value) -> Array:
+    """A value that rules of differentiation built node by node, computed node by node."""
+    env: dict[Value, Array] = {}
+    for node in order((v,)):
+        if all(isinstance(r, Tensor) for r in node.results):
+            continue
+        given = [x for x in node.inputs if x is not None]
+        arrays = [env[x] if x in env else _data(x) for x in given]
+        env.update(zip(node.results, compute(node, arrays), strict=True))
+    return env[v]
+
+
+def _data(v: Value) -> Array:
+    assert isinstance(v, (Constant, Weight))
+    return v.data

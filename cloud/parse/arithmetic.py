@@ -1,0 +1,245 @@
+"""Python's operators on values of the graph: types are promoted as numpy does."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cloud.parse.base import Base
+from cloud.parse.structure import NUMBER, NUMERIC, described
+from ir.dtype import DType
+from ir.graph import Constant, Value
+
+BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+IN_PLACE: dict[type, Callable[[Any, Any], Any]] = {
+    kind: getattr(operator, f"i{f.__name__.strip('_')}") for kind, f in BINARY.items()
+}
+COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_COMPARISONS = {
+    ast.Eq: "equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+}
+_LOGICAL = {ast.BitAnd: "logical_and", ast.BitOr: "logical_or"}
+_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
+MOST_POWER = 4  # a power that is written as products
+
+
+class Arithmetic(Base):
+    """Operators where at least one operand is a value; the rest is Python's own."""
+
+    def binary(self, kind: type, a: Any, b: Any) -> Any:
+        """a `kind` b. Raises NotKnown for what the operators of the table cannot do."""
+        if not self.is_ours(a, b):
+            return BINARY[kind](a, b)
+        if kind is ast.MatMult:
+            return self.matmul(*self.promoted(a, b))
+        if kind is ast.Pow:
+            return self.power(a, b)
+        if kind in (ast.BitAnd, ast.BitOr, ast.BitXor):
+            return self._bitwise(kind, a, b)
+        if kind in (ast.LShift, ast.RShift):
+            raise self.not_known("a shift of a value", "multiply or divide by a power of two")
+        weak = self.is_weak(a) and self.is_weak(b)
+        a, b = self.promoted(a, b, at_least_float=kind is ast.Div, numbers=True)
+        if kind in _ARITHMETIC:
+            return self.weakly(self.op(_ARITHMETIC[kind], a, b), weak)
+        if kind is ast.Div:
+            return self.weakly(self.op("div", a, b), weak)
+        quotient = self._floor_division(a, b)
+        if kind is ast.FloorDiv:
+            return self.weakly(quotient, weak)
+        return self.weakly(self.op("sub", a, self.op("mul", quotient, b)), weak)
+
+    def unary(self, kind: type, x: Any) -> Any:
+        if not isinstance(x, Value):
+            return {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}[
+                kind
+            ](x)
+        if kind is ast.UAdd:
+            return x
+        if kind is ast.USub:
+            return self.weakly(self.op("neg", self.number(x)), self.is_weak(x))
+        if x.dtype is DType.bool:
+            return self.op("logical_not", x)
+        raise self.not_known("~ of a value that is not a truth value", "write -x - 1")
+
+    def compare(self, kind: type, a: Any, b: Any) -> Any:
+        """One comparison: a truth value of the graph if an operand is a value."""
+        if kind in (ast.In, ast.NotIn):
+            return self._contains(a, b, kind is ast.NotIn)
+        if kind in (ast.Is, ast.IsNot) or not self.is_ours(a, b):
+            return COMPARE[kind](a, b)
+        a, b = self.promoted(a, b)
+        if kind is ast.NotEq:
+            return self.op("logical_not", self.op("equal", a, b))
+        return self.op(_COMPARISONS[kind], a, b)
+
+    def is_ours(self, a: Any, b: Any) -> bool:
+        """Whether an operator on these is one of the graph: values, perhaps beside numbers."""
+        some = isinstance(a, Value) or isinstance(b, Value)
+        return some and isinstance(a, NUMERIC) and isinstance(b, NUMERIC)
+
+    def power(self, a: Any, b: Any) -> Value:
+        """a ** b; small whole powers are products, which are exact for negative numbers too."""
+        if isinstance(b, int) and not isinstance(b, bool) and 0 < b <= MOST_POWER:
+            base = self.number(a)
+            y = base
+            for _ in range(b - 1):
+                y = self.op("mul", y, base)
+            return self.weakly(y, self.is_weak(a))
+        a, b = self.promoted(a, b, at_least_float=True)
+        return self.op("pow", a, b)
+
+    def matmul(self, a: Value, b: Value) -> Value:
+        """numpy's `@`: a vector on the left is a row, one on the right a column."""
+        if a.rank == 0 or b.rank == 0:
+            raise self.not_known("@ of a number", "use *")
+        left, right = a.rank == 1, b.rank == 1
+        if left and right:
+            return self.op("reduce_sum", self.op("mul", a, b), axes=(0,))
+        a = self.op("reshape", a, shape=(1, *a.shape)) if left else a
+        b = self.op("reshape", b, shape=(*b.shape, 1)) if right else b
+        y = self.op("matmul", a, b)
+        if not left and not right:
+            return y
+        shape = (*y.shape[:-2], y.shape[-1]) if left else y.shape[:-1]
+        return self.op("reshape", y, shape=shape)
+
+    def truth(self, x: Any) -> Any:
+        """bool(x), or a truth value of the graph: whether a number is not zero."""
+        if not isinstance(x, Value):
+            return bool(x)
+        if x.shape != ():
+            raise self.not_known(
+                f"the truth of {described(x)}", "make one number of it: np.all, np.any, a sum"
+            )
+        if x.dtype is DType.bool:
+            return x
+        return self.op("logical_not", self.op("equal", x, Constant(0, dtype=x.dtype)))
+
+    def number(self, x: Any) -> Any:
+        """x, where a truth value becomes 0 or 1."""
+        return self.cast(x, DType.i32) if isinstance(x, Value) and x.dtype is DType.bool else x
+
+    def promoted(
+        self, a: Any, b: Any, *, at_least_float: bool = False, numbers: bool = False
+    ) -> tuple[Value, Value]:
+        """Both as values of one type: a Python number takes the other's, a float type wins."""
+        if numbers:
+            a, b = self.number(a), self.number(b)
+        dtype = self.common_dtype(a, b)
+        if at_least_float and not dtype.is_float:
+            dtype = self.default_float
+        return self.as_value(a, dtype), self.as_value(b, dtype)
+
+    def common_dtype(self, a: Any, b: Any) -> DType:
+        """The type in which two numbers meet."""
+        x, y = (None if isinstance(v, NUMBER) else _dtype(v) for v in (a, b))
+        if x is None or y is None:
+            number = a if x is None else b
+            return self._beside(number, y if x is None else x)
+        if x is y:
+            return x
+        if x.is_float != y.is_float:
+            return x if x.is_float else y
+        return DType.of(np.empty(0, np.promote_types(x.numpy, y.numpy)))
+
+    def as_value(self, x: Any, dtype: DType | None = None) -> Value:
+        """A number or an array as a constant; a value of another type is cast."""
+        if not isinstance(x, Value):
+            if dtype is None:
+                dtype = self.number_dtype(x) if isinstance(x, NUMBER) else _dtype(x)
+            v = Constant(np.asarray(x).astype(dtype.numpy))
+            return self.weakly(v, isinstance(x, NUMBER))
+        return x if dtype is None or x.dtype is dtype else self.cast(x, dtype)
+
+    def number_dtype(self, x: Any) -> DType:
+        """The type that a Python number gets where nothing else says one."""
+        if isinstance(x, bool):
+            return DType.bool
+        return DType.i32 if isinstance(x, int) else self.default_float
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        return x if x.dtype is dtype else self.weakly(self.op("cast", x, to=dtype), self.is_weak(x))
+
+    def is_weak(self, x: Any) -> bool:
+        return isinstance(x, NUMBER) or x in self.weak if not isinstance(x, np.ndarray) else False
+
+    def weakly(self, x: Value, weak: bool) -> Value:
+        if weak:
+            self.weak.add(x)
+        return x
+
+    def _beside(self, number: Any, dtype: DType | None) -> DType:
+        if dtype is None:
+            return self.number_dtype(number)
+        if isinstance(number, float) and not dtype.is_float:
+            return self.default_float
+        if isinstance(number, bool):
+            return dtype
+        return DType.i32 if dtype is DType.bool else dtype
+
+    def _floor_division(self, a: Value, b: Value) -> Value:
+        if a.dtype.is_float:
+            return self.op("floor", self.op("div", a, b))
+        wide = (self.cast(v, DType.f64) for v in (a, b))
+        return self.cast(self.op("floor", self.op("div", *wide)), a.dtype)
+
+    def _bitwise(self, kind: type, a: Any, b: Any) -> Value:
+        a, b = self.promoted(a, b)
+        if a.dtype is not DType.bool:
+            raise self.not_known(f"a bit operator on {described(a)}", "it works on truth values")
+        if kind is ast.BitXor:
+            return self.op("logical_not", self.op("equal", a, b))
+        return self.op(_LOGICAL[kind], a, b)
+
+    def _contains(self, x: Any, items: Any, negated: bool) -> Any:
+        """x in (a, b): x == a or x == b"""
+        staged = isinstance(x, Value) or (
+            isinstance(items, (tuple, list)) and any(isinstance(i, Value) for i in items)
+        )
+        if not staged:
+            return COMPARE[ast.NotIn if negated else ast.In](x, items)
+        if not isinstance(items, (tuple, list, set, frozenset, range)):
+            raise self.not_known(f"`in` of {described(items)}", "a tuple or list of numbers works")
+        found: Any = False
+        for item in items:
+            hit = self.compare(ast.Eq, x, item)
+            found = hit if found is False else self.op("logical_or", found, self.as_value(hit))
+        return self.op("logical_not", found) if negated and found is not False else found ^ negated
+
+
+def _dtype(x: Any) -> DType:
+    return x.dtype if isinstance(x, Value) else DType.of(np.asarray(x))

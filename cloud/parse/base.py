@@ -1,0 +1,150 @@
+"""What every part of the front end's interpreter may use of the others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloud.parse.errors import Disagreement, NotKnown, Place, Traced, UnsupportedSyntax
+from cloud.parse.source import FunctionSource
+from cloud.parse.state import Region, Scope, contents
+from ir.dtype import DType
+from ir.graph import Node, Value
+from ir.op import OPS
+from ir.ops.shaping import resolved_shape
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How a block was left: 0 off its end, 1 by return, 2 by break, 3 by continue.
+
+    `code` is a number or, where data decide, an int32 value that is one of `possible`.
+    """
+
+    code: int | Value
+    value: Any = None  # what is returned, where that is possible
+    possible: frozenset[int] = frozenset({0})
+
+
+OFF_THE_END = Flow(0)
+RETURN, BREAK, CONTINUE = 1, 2, 3
+
+
+@dataclass
+class Frame:
+    """One interpreted call that is under way."""
+
+    source: FunctionSource
+    scope: Scope
+    node: ast.AST
+    first_argument: Any = None
+
+
+@dataclass(eq=False)
+class Activation:
+    """A call under way, as recursion sees it; see recursion.py."""
+
+    identity: Any
+    arguments: Any
+    staged_depth: int
+    inlined: bool = False  # recursion was found not to fit a function: it is unrolled
+    template: Any = None  # of the arguments, once the function is built
+    results: Any = None  # the template of its results, once that is known
+    captures: list[Value] = field(default_factory=list)
+    function: Any = None
+
+
+class Base:
+    """State of one trace. The other parts are mixed into one class, Machine."""
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+        self.frames: list[Frame] = []
+        self.activations: list[Activation] = []
+        self.weak: set[Value] = set()  # values whose numbers come from Python's
+        self.not_negative: set[Value] = set()  # loop counters
+        self.default_float = DType.f32
+        self.watched_from: int | None = None  # a node made after this one ends a Python loop
+
+    # Methods of other parts that the parts below them call.
+    branch: Callable[..., Any]
+    block: Callable[..., Flow]
+    expr: Callable[..., Any]
+    call: Callable[..., Any]
+    index: Callable[..., Any]
+    assign: Callable[..., None]
+
+    @property
+    def scope(self) -> Scope:
+        return self.frames[-1].scope
+
+    @property
+    def staged_depth(self) -> int:
+        return sum(r.staged for r in self.regions)
+
+    def op(self, name: str, *inputs: Any, **attrs: Any) -> Any:
+        """A node whose source is the place that is interpreted."""
+        found = OPS[name]
+        if name == "reshape":
+            attrs["shape"] = resolved_shape(inputs[0].shape, attrs["shape"])
+        node = found.node([x if x is None else self._leaf(x) for x in inputs], attrs)
+        self.mark(node)
+        return node.results if found.gives_tuple else node.results[0]
+
+    def mark(self, node: Node) -> None:
+        if self.frames:
+            frame = self.frames[-1]
+            file = frame.source.filename.rpartition("/")[2]
+            node.source = f"{file}:{getattr(frame.node, 'lineno', 0)}"
+
+    def touch(self, container: Any) -> None:
+        """To be called before a container changes, so that the change can be undone."""
+        if not self.regions:
+            return
+        region = self.regions[-1]
+        if not region.is_own(container) and id(container) not in region.written:
+            region.written[id(container)] = (container, contents(container))
+
+    def commit(self, region: Region) -> None:
+        """What was done in the region, which is no longer the innermost one, stays done."""
+        if not self.regions:
+            for effect in region.effects:
+                effect()
+            return
+        outer = self.regions[-1]
+        for i, (container, before) in region.written.items():
+            if not outer.is_own(container):
+                outer.written.setdefault(i, (container, before))
+        outer.own.update(region.own)
+        outer.effects.extend(region.effects)
+
+    def made(self, x: Any) -> Any:
+        """x, which was made just now if it is a list, dict or set."""
+        if self.regions and isinstance(x, (list, dict, set)):
+            self.regions[-1].own[id(x)] = x
+        return x
+
+    def check_watch(self) -> None:
+        if self.watched_from is not None:
+            raise Traced
+
+    def place(self, node: ast.AST | None = None) -> Place:
+        if not self.frames:
+            return Place("<call>", 1, 1, 1, "")
+        frame = self.frames[-1]
+        return Place.of(node or frame.node, frame.source.filename, frame.source.lines)
+
+    def refused(self, what: str, hint: str, node: ast.AST | None = None) -> UnsupportedSyntax:
+        return UnsupportedSyntax(what, self.place(node), hint)
+
+    def not_known(self, what: str, hint: str, node: ast.AST | None = None) -> NotKnown:
+        return NotKnown(what, self.place(node), hint)
+
+    def disagreement(self, what: str, node: ast.AST | None = None) -> Disagreement:
+        hint = "give both the same shape, type and structure"
+        return Disagreement(what, self.place(node), hint)
+
+    def _leaf(self, x: Any) -> Value:
+        return x if isinstance(x, Value) else self.as_value(x)  # type: ignore[attr-defined]

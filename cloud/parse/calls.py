@@ -1,0 +1,206 @@
+"""Calls: of the user's functions, which are interpreted, and of everything else."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import types
+from typing import Any
+
+from cloud.nn.module import Module
+from cloud.nn.tracing import current
+from cloud.parse import numeric_table, python_table  # noqa: F401  (they fill the table)
+from cloud.parse.base import OFF_THE_END, Frame
+from cloud.parse.functions import (
+    Closure,
+    bound,
+    interpretable,
+    is_generator,
+    is_users,
+    scope_of,
+)
+from cloud.parse.recursion import Recursion
+from cloud.parse.remat import RematFunction
+from cloud.parse.source import FunctionSource
+from cloud.parse.state import Scope
+from cloud.parse.structure import values_in
+from cloud.parse.table import CHANGES_ITSELF, TABLE
+from ir.graph import Value
+from ir.op import Op
+
+
+class Calls(Recursion):
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """f(*args, **kwargs), interpreted where f is the user's."""
+        handler = TABLE.get(f) if _is_hashable(f) else None
+        if handler is not None:
+            return handler(self, *args, **kwargs)
+        if isinstance(f, Closure):
+            return self._call_closure(f, args, kwargs)
+        if isinstance(f, types.MethodType):
+            if isinstance(f.__func__, (types.FunctionType, Closure)):
+                return self.call(f.__func__, (f.__self__, *args), kwargs)
+            return self.call_python(f, args, kwargs)
+        if isinstance(f, types.FunctionType):
+            source = interpretable(f)
+            if source is None:
+                return self.call_python(f, args, kwargs)
+            return self._call_function(f, source, args, kwargs)
+        if isinstance(f, functools.partial):
+            return self.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
+        if isinstance(f, Op):
+            return self._call_operator(f, args, kwargs)
+        if isinstance(f, RematFunction):
+            return self.call_remat(f.f, f.__name__, args, kwargs)
+        if isinstance(f, Module):
+            return self.call_module(f, args, kwargs)
+        if isinstance(f, type):
+            return self._make(f, args, kwargs)
+        method = getattr(type(f), "__call__", None)  # noqa: B004  (it is to be read)
+        if interpretable(method):
+            return self.call(method, (f, *args), kwargs)
+        return self.call_python(f, args, kwargs)
+
+    def call_module(self, module: Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """A module on values: its `forward`, interpreted where it is the user's."""
+        if inputs and not values_in([inputs, named]):
+            return module(*inputs, **named)
+        before = len(current()._states)
+        y = self.call(module.forward, inputs, named)
+        if self.staged_depth and len(current()._states) > before:
+            raise self.refused(
+                f"{type(module).__name__} updates its state in a branch or loop that data decide",
+                "let it run where it always runs, or freeze it",
+            )
+        current().calls.append((module, y))
+        return y
+
+    def call_python(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Let Python call it; what cannot take values says so with the place."""
+        owner = getattr(f, "__self__", None)
+        if isinstance(owner, (list, dict, set)) and f.__name__ in CHANGES_ITSELF:
+            self.touch(owner)
+        try:
+            y = f(*args, **kwargs)
+        except (TypeError, AttributeError) as e:
+            if not values_in([list(args), kwargs]) or not _is_foreign(f):
+                raise
+            name = getattr(f, "__qualname__", repr(f))
+            raise self.not_known(
+                f"{name} does not take values of a graph ({e})",
+                "cloud.ops has the operators; or compute it from known numbers",
+            ) from None
+        if isinstance(y, Value) and y.node is not None and isinstance(f, types.FunctionType):
+            self.mark(y.node)
+        return self.made(y)
+
+    def run_function(self, source: FunctionSource, scope: Scope, arguments: dict[str, Any]) -> Any:
+        """The body, once the arguments are bound."""
+        first = next(iter(arguments.values()), None)
+        scope.vars.update(arguments)
+        self.frames.append(Frame(source, scope, source.body[0], first))
+        flow = OFF_THE_END
+        try:
+            flow = self.block(source.body)
+        finally:
+            self.frames.pop()
+        return flow.value
+
+    def _call_function(
+        self,
+        f: types.FunctionType,
+        source: FunctionSource,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        self._check_kind(source)
+        arguments = bound(source, f.__defaults__ or (), f.__kwdefaults__ or {}, args, kwargs)
+        identity = (source, tuple(map(id, f.__closure__ or ())))
+        return self.activate(
+            identity,
+            source.name,
+            arguments,
+            lambda a: self.run_function(source, scope_of(f, source), a),
+        )
+
+    def _call_closure(self, f: Closure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._check_kind(f.source)
+        arguments = bound(f.source, f.defaults, f.keyword_defaults, args, kwargs)
+
+        def run(a: dict[str, Any]) -> Any:
+            scope = Scope(f.source, f.scope.globals, f.scope)
+            return self.run_function(f.source, scope, a)
+
+        return self.activate((f.source, id(f.scope)), f.source.name, arguments, run)
+
+    def _check_kind(self, source: FunctionSource) -> None:
+        if (node := is_generator(source)) is None:
+            return
+        self.frames.append(Frame(source, Scope(source, {}), node))
+        try:
+            raise self.refused(
+                f"{source.name} is a generator or a coroutine",
+                "build a list and return it",
+                node,
+            )
+        finally:
+            self.frames.pop()
+
+    def _call_operator(self, f: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator of the table; numbers and arrays take the type of the values beside them."""
+        if not any(isinstance(x, Value) for x in args):
+            return f(*args, **kwargs)
+        y = f(*args, **kwargs)
+        one = y if isinstance(y, Value) else y[0] if y else None
+        if one is not None and one.node is not None:
+            self.mark(one.node)
+        return y
+
+    def _make(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A new object: the user's `__init__` is interpreted."""
+        init = kind.__init__
+        plain = kind.__new__ is object.__new__ and type(kind).__call__ is type.__call__
+        if not plain or not interpretable(init) or not is_users(init.__code__.co_filename):
+            return self.call_python(kind, args, kwargs)
+        made = kind.__new__(kind)
+        if self.regions:
+            self.regions[-1].own[id(made)] = made
+        self.call(init, (made, *args), kwargs)
+        return made
+
+    def expr_Call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+            return self._super(node)
+        f = self.expr(node.func)
+        args: list[Any] = []
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                args.extend(self.iterated(self.expr(a.value)))
+            else:
+                args.append(self.expr(a))
+        kwargs: dict[str, Any] = {}
+        for k in node.keywords:
+            kwargs.update({k.arg: self.expr(k.value)} if k.arg else self.expr(k.value))
+        self.frames[-1].node = node
+        return self.call(f, tuple(args), kwargs)
+
+    def _super(self, node: ast.Call) -> Any:
+        frame = self.frames[-1]
+        cell = frame.scope.function().cells.get("__class__")
+        if cell is None:
+            raise self.refused("super() outside of a method", "name the class", node)
+        return super(cell.cell_contents, frame.first_argument)
+
+
+def _is_foreign(f: Any) -> bool:
+    """Whether an error in it is about values, not one of the user's own code."""
+    code = getattr(f, "__code__", None)
+    return code is None or not is_users(code.co_filename)
+
+
+def _is_hashable(f: Any) -> bool:
+    try:
+        hash(f)
+    except TypeError:
+        return False
+    return True

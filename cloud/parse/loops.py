@@ -1,0 +1,161 @@
+"""Loops: Python's own where all is known, else one `while_loop` whatever the number of turns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from cloud.parse.base import BREAK, OFF_THE_END, RETURN, Flow
+from cloud.parse.errors import Disagreement, NotKnown, Traced
+from cloud.parse.remat import RematItems
+from cloud.parse.sequences import Items, Sequence
+from cloud.parse.staged_loop import StagedLoops, Turn
+from cloud.parse.state import Region
+from ir.graph import Value, next_serial
+
+MOST_UNROLLED = 256  # turns of a loop that is written out because its body needs its number
+
+
+class Loops(StagedLoops):
+    def stmt_While(self, node: ast.While) -> Flow:
+        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)):
+            return self._while_assigning(node)
+        while True:
+            test = self.truth(self.expr(node.test))
+            if test is False:
+                return self.block(node.orelse)
+            if test is not True:
+                return self.staged_while(node, sure=False)
+            flow = self._attempt(lambda: self.end_of_body(self.block(node.body)))
+            if flow is None:
+                return self.staged_while(node, sure=True)
+            if flow.code == BREAK:
+                return OFF_THE_END
+            if flow.code == RETURN:
+                return flow
+
+    def stmt_For(self, node: ast.For) -> Flow:
+        items = self.expr(node.iter)
+        every, items = (items.every, items.items) if isinstance(items, RematItems) else (1, items)
+        sequence = self.sequence(items)
+        if sequence is None:
+            return self._for_items(node, Items(items))
+        known = isinstance(sequence.size, int)
+        if sequence.known and known and every == 1:
+            flow = self._for_known(node, sequence)
+            if flow is not None:
+                return flow
+        try:
+            return self.staged_for(node, sequence, every)
+        except (NotKnown, Disagreement):
+            if not known or sequence.size > MOST_UNROLLED:
+                raise
+        return self._for_items(node, Items.of(sequence))
+
+    def staged_while(self, node: ast.While, *, sure: bool) -> Flow:
+        turn = Turn(lambda: self.truth(self.expr(node.test)), lambda: self.block(node.body))
+        turn.sure = sure
+        return self.after_loop(self.staged_loop(node, turn), node.orelse)
+
+    def staged_for(self, node: ast.For, sequence: Sequence, every: int) -> Flow:
+        """`for` as a loop of the graph; where the first turn changes the type of what it carries
+        (a sum that starts as 0 and becomes a vector), that turn stands before the loop."""
+        sure = isinstance(sequence.size, int) and sequence.size > 0
+        try:
+            return self._counted_loop(node, sequence, every, first=0, sure=sure)
+        except Disagreement:
+            if not sure:
+                raise
+        region = Region(staged=False)
+        self.regions.append(region)
+        try:
+            self.assign(node.target, sequence.item(0))
+            flow = self.end_of_body(self.block(node.body))
+            if not isinstance(flow.code, int) or flow.code:
+                raise self.disagreement("the loop is left in its first turn", node)
+            flow = self._counted_loop(node, sequence, every, first=1, sure=sequence.size > 1)
+        except BaseException:
+            self.regions.pop()
+            region.restore()
+            raise
+        self.regions.pop()
+        self.commit(region)
+        return flow
+
+    def _counted_loop(
+        self, node: ast.For, sequence: Sequence, every: int, *, first: int, sure: bool
+    ) -> Flow:
+        """A counter that runs up to the size; a turn starts by taking an item."""
+        counter = self.made({"k": first})
+
+        def more() -> Any:
+            return self.compare(ast.Lt, counter["k"], sequence.size)
+
+        def body() -> Flow:
+            k = counter["k"]
+            if isinstance(k, Value):
+                self.not_negative.add(k)
+            self.assign(node.target, sequence.item(k))
+            flow = self.block(node.body)
+            self.touch(counter)
+            counter["k"] = self.binary(ast.Add, k, 1)
+            return flow
+
+        turn = Turn(more, body, counter, sure, every)
+        return self.after_loop(self.staged_loop(node, turn), node.orelse)
+
+    def _for_items(self, node: ast.For, items: Items) -> Flow:
+        return self.after_loop(self._turns(node, items, 0), node.orelse)
+
+    def _turns(self, node: ast.For, items: Items, k: int) -> Flow:
+        """One turn after the other, as Python does it, from item k on."""
+        while items.has(k):
+            self.assign(node.target, items.get(k))
+            flow = self.end_of_body(self.block(node.body))
+            k += 1
+            if not isinstance(flow.code, int):
+                return self.guarded(flow, lambda k=k: self._turns(node, items, k))
+            if flow.code:
+                return flow
+        return OFF_THE_END
+
+    def _for_known(self, node: ast.For, sequence: Sequence) -> Flow | None:
+        """The loop as Python's own; None, with nothing done, where it makes nodes."""
+        if self.watched_from is not None:  # a loop around this one waits for the first node
+            return self._for_items(node, Items.of(sequence))
+        self.watched_from = next_serial()
+        try:
+            return self._attempt(lambda: self._for_items(node, Items.of(sequence)))
+        except Traced:
+            return None
+        finally:
+            self.watched_from = None
+
+    def _while_assigning(self, node: ast.While) -> Flow:
+        """`while (x := f()) …` as `while True: if not …: break`, so that x is seen after it."""
+        stop: ast.stmt = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+        loop = ast.While(ast.Constant(True), [stop, *node.body], [])
+        for n in ast.walk(loop):
+            if not hasattr(n, "lineno") and isinstance(n, (ast.stmt, ast.expr)):
+                ast.copy_location(n, node)
+        if node.orelse:
+            raise self.refused("`else` of a `while` that assigns in its condition", "use a flag")
+        return self.stmt_While(loop)
+
+    def _attempt(self, run: Callable[[], Flow]) -> Flow | None:
+        """Run it for good; where it turns out to be data that decide, undo it and give None."""
+        region = Region(staged=False)
+        self.regions.append(region)
+        try:
+            flow = run()
+        except BaseException:
+            self.regions.pop()
+            region.restore()
+            raise
+        self.regions.pop()
+        if not isinstance(flow.code, int):
+            region.restore()
+            return None
+        self.commit(region)
+        return flow

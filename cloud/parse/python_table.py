@@ -1,0 +1,127 @@
+"""Python's own functions on iterables and objects, where values may be among them."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+
+import numpy as np
+
+from cloud.parse.table import handles
+from ir.dtype import DType
+from ir.graph import Value
+
+
+@handles(builtins.range)
+def _range(m, *bounds):
+    return m.ranged(*bounds)
+
+
+@handles(builtins.enumerate)
+def _enumerate(m, x, start=0):
+    return m.enumerated(x, start)
+
+
+@handles(builtins.zip)
+def _zip(m, *parts, strict=False):
+    return m.zipped(*parts, strict=strict)
+
+
+@handles(builtins.reversed)
+def _reversed(m, x):
+    return m.backwards(x)
+
+
+@handles(builtins.list)
+def _list(m, items=()):
+    return m.made(list(m.iterated(items)))
+
+
+@handles(builtins.tuple)
+def _tuple(m, items=()):
+    return tuple(m.iterated(items))
+
+
+@handles(builtins.map)
+def _map(m, f, *parts):
+    return [m.call(f, args, {}) for args in zip(*map(m.iterated, parts), strict=False)]
+
+
+@handles(builtins.filter)
+def _filter(m, f, items):
+    kept = []
+    for x in m.iterated(items):
+        test = m.truth(x if f is None else m.call(f, (x,), {}))
+        if isinstance(test, Value):
+            raise m.not_known("a filter that data decide", "multiply by 0 or 1, or use np.where")
+        if test:
+            kept.append(x)
+    return kept
+
+
+@handles(functools.reduce)
+def _functools_reduce(m, f, items, *start):
+    return functools.reduce(lambda a, b: m.call(f, (a, b), {}), m.iterated(items), *start)
+
+
+@handles(builtins.sorted)
+def _sorted(m, items, *, key=None, reverse=False):
+    found = list(m.iterated(items))
+    keys = [x if key is None else m.call(key, (x,), {}) for x in found]
+    if any(isinstance(k, Value) for k in keys):
+        raise m.not_known("an order that data decide", "compare and use np.where")
+    order = sorted(range(len(found)), key=keys.__getitem__, reverse=reverse)
+    return m.made([found[i] for i in order])
+
+
+@handles(builtins.isinstance)
+def _isinstance(m, x, kinds):
+    if isinstance(x, Value):  # as the number or array that the value stands for
+        each = kinds if isinstance(kinds, tuple) else (kinds,)
+        kind = (np.ndarray,) if x.rank else _NUMBERS[_kind_of(x)]
+        return isinstance(x, kinds) or any(k in each for k in kind)
+    return isinstance(x, kinds)
+
+
+_NUMBERS: dict[str, tuple[type, ...]] = {
+    "float": (float, np.floating, np.generic),
+    "int": (int, np.integer, np.generic),
+    "bool": (bool, int, np.bool_, np.generic),
+}
+
+
+def _kind_of(x: Value) -> str:
+    return "float" if x.dtype.is_float else "bool" if x.dtype is DType.bool else "int"
+
+
+@handles(builtins.print)
+def _print(m, *args, **kwargs):
+    if any(isinstance(a, Value) for a in args):
+        raise m.not_known("print of a value", "run the function eagerly to see its numbers")
+    if m.staged_depth:
+        raise m.not_known("print where data decide how often", "run the function eagerly")
+    if m.regions:
+        m.regions[-1].effects.append(lambda: print(*args, **kwargs))
+    else:
+        print(*args, **kwargs)
+
+
+@handles(builtins.getattr)
+def _getattr(m, x, name, *default):
+    try:
+        return m.attribute(x, name)
+    except AttributeError:
+        if default:
+            return default[0]
+        raise
+
+
+@handles(builtins.setattr)
+def _setattr(m, x, name, value):
+    m.touch(x)
+    setattr(x, name, value)
+
+
+@handles(builtins.locals, builtins.eval, builtins.exec, builtins.globals, builtins.vars)
+def _reflection(m, *args):
+    raise m.refused("a look into variables by name", "use the variables themselves")

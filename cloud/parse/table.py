@@ -1,0 +1,47 @@
+"""The table of functions that mean something else on values, and how they enter it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ir.graph import Value
+
+Handler = Callable[..., Any]
+TABLE: dict[Any, Handler] = {}
+CHANGES_ITSELF = frozenset(
+    {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
+    | {"update", "setdefault", "popitem", "add", "discard", "difference_update"}
+    | {"intersection_update", "symmetric_difference_update"}
+)
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register what to do in place of these functions: called with the machine first."""
+
+    def register(handler: Handler) -> Handler:
+        TABLE.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+def on_values(*functions: Any) -> Callable[[Handler], Handler]:
+    """Like `handles`, for calls in which an argument is a value; the first one is called else."""
+
+    def register(handler: Handler) -> Handler:
+        for f in functions:
+            TABLE[f] = _choice(f, handler)
+        return handler
+
+    return register
+
+
+def _choice(f: Any, handler: Handler) -> Handler:
+    def choose(m: Any, *args: Any, **kwargs: Any) -> Any:
+        flat = [x for a in args for x in (a if isinstance(a, (list, tuple)) else (a,))]
+        if any(isinstance(x, Value) for x in (*flat, *kwargs.values())):
+            return handler(m, *args, **kwargs)
+        return m.call_python(f, args, kwargs)
+
+    return choose

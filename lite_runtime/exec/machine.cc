@@ -1,0 +1,324 @@
+// The loop that runs steps, and what control flow does in it.
+
+#include "exec/machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+namespace lite {
+
+// A tape is the address of its last cell, or null; the elements stand behind the cell.
+struct Machine::Cell {
+  const Cell* below;
+  const Tensor* what;  // its type and shape
+
+  static constexpr size_t kHead = 16;
+  const unsigned char* bytes() const { return reinterpret_cast<const unsigned char*>(this) + kHead; }
+};
+
+namespace {
+
+constexpr int64_t kFuel = 1 << 14;  // scalar nodes between two looks at the clock: some tens of microseconds
+
+template <typename T>
+bool all_finite(const Tensor& tensor) {
+  const T* x = tensor.as<T>();
+  const int64_t n = tensor.elements();
+  return std::all_of(x, x + n, [](T v) { return std::isfinite(v); });
+}
+
+bool is_finite(const Tensor& tensor) {
+  if (tensor.dtype == DType::f32) return all_finite<float>(tensor);
+  return tensor.dtype != DType::f64 || all_finite<double>(tensor);
+}
+
+const char* reason_of(Status status) {
+  switch (status) {
+    case Status::kBadIndex:
+      return "an index or a label is out of range";
+    case Status::kNotFinite:
+      return "a result is NaN or infinite";
+    case Status::kBadArgument:
+      return "its inputs do not fit";
+    case Status::kCancelled:
+      return "cancelled";
+    default:
+      return "it failed";
+  }
+}
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Most tensors of a loop are single numbers.
+void copy(void* to, const void* from, size_t size) {
+  if (size == 4) {
+    std::memcpy(to, from, 4);
+  } else if (to != from && size > 0) {
+    std::memcpy(to, from, size);
+  }
+}
+
+}  // namespace
+
+Machine::Machine(const RunOptions& options) : options_(options) {
+  static_assert(sizeof(Cell) == Cell::kHead, "elements stand behind it");
+  if (options.limits.timeout_s > 0) {
+    deadline_ = Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(options.limits.timeout_s * 1e9));
+  }
+}
+
+Status Machine::run(Routine& routine, void* const* inputs, Error& error) {
+  options_.frames->clear();
+  options_.tapes->clear();
+  Status status = afford(routine.planned_size()) ? Status::kOk : Status::kOutOfMemory;
+  unsigned char* memory = status == Status::kOk ? options_.frames->take(routine.frame_size()) : nullptr;
+  if (memory == nullptr) {
+    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its plan of %zu bytes", routine.name(),
+                     routine.planned_size());
+  }
+  top_ = at_ = routine.bind(memory, inputs, nullptr);
+  status = turn(routine);
+  if (status == Status::kOk) status = options_.profile || options_.check_finite ? go<true>(top_) : go<false>(top_);
+  routine.show(*top_, inputs);
+  if (status == Status::kOk) return status;
+  const Routine& inner = *at_->routine;
+  if (at_->next == inner.end()) return error.set(status, "entry %.60s: %s", routine.name(), reason_);
+  const uint32_t step = static_cast<uint32_t>(at_->next - inner.steps().begin());
+  return error.set(status, "%s: %s", inner.place(step, top_->next).text, *reason_ ? reason_ : reason_of(status));
+}
+
+bool Machine::afford(size_t bytes) {
+  bytes_ += bytes;
+  return options_.limits.most_memory == 0 || bytes_ <= options_.limits.most_memory;
+}
+
+Status Machine::stop(Status status, const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  std::vsnprintf(reason_, sizeof reason_, format, values);
+  va_end(values);
+  return status;
+}
+
+// Asked before a graph runs: whether there is time left for its steps.
+inline Status Machine::turn(const Routine& routine) {
+  fuel_ -= routine.cost();
+  steps_ += routine.step_count();
+  if (fuel_ < 0 || options_.cancelled->load(std::memory_order_relaxed)) return look_around();
+  return Status::kOk;
+}
+
+Status Machine::look_around() {
+  const Limits& limits = options_.limits;
+  fuel_ = kFuel;
+  if (options_.cancelled->exchange(false)) return Status::kCancelled;
+  if (limits.most_steps > 0) {
+    if (steps_ > limits.most_steps) {
+      return stop(Status::kCancelled, "stopped, the run wants more than %lld nodes",
+                  static_cast<long long>(limits.most_steps));
+    }
+    fuel_ = std::min(fuel_, limits.most_steps - steps_);  // no step costs less than 1
+  }
+  if (limits.timeout_s > 0 && Clock::now() > deadline_) {
+    return stop(Status::kCancelled, "stopped after %g s", limits.timeout_s);
+  }
+  return Status::kOk;
+}
+
+// One step that is no view and no scalar. Where it runs a graph, `inner` is a frame for that.
+Status Machine::do_step(Step& step, Frame* frame, Frame** inner) {
+  void* const* at = frame->at + step.first;
+  switch (step.action) {
+    case Action::kernel: {
+      fuel_ -= step.cost;
+      if (fuel_ < 0 || options_.cancelled->load(std::memory_order_relaxed)) LITE_TRY(look_around());
+      Context context;
+      context.pool = options_.pool;
+      context.scratch = frame->bytes + step.scratch_at;
+      Tensor* tensors = frame->tensors + step.tensors;
+      return step.kernel->run(tensors, step.inputs, tensors + step.inputs, frame->routine->attrs(step), context);
+    }
+    case Action::push:
+      return push(step, at);
+    case Action::pop:
+      return pop(step, at);
+    case Action::cond: {
+      Routine& chosen = *step.inner[*static_cast<const uint8_t*>(at[0]) != 0 ? 0 : 1];
+      return enter(chosen, frame, at + 1, at + step.given, inner);
+    }
+    case Action::call:
+      return enter(*step.inner[0], frame, at, at + step.given, inner);
+    case Action::loop:
+      return enter_loop(step, frame, inner);
+    default:
+      std::memset(at[0], 0, sizeof(Cell*));  // an empty tape
+      return Status::kOk;
+  }
+}
+
+template <bool watched>
+Status Machine::go(Frame* frame) {
+  for (;;) {
+    Step* step = frame->next;
+    Step* const end = frame->routine->end();
+    for (; step != end; ++step) {
+      if (step->action == Action::view) continue;  // its result shares the bytes of its input
+      const int64_t start = watched && options_.profile ? now_ns() : 0;
+      Status status = Status::kOk;
+      Frame* inner = nullptr;
+      if (step->action == Action::scalar) {
+        step->scalar(frame->at + step->first);
+      } else {
+        frame->next = step;
+        status = do_step(*step, frame, &inner);
+        if (inner != nullptr && status == Status::kOk) status = turn(*inner->routine);
+      }
+      if (inner != nullptr && status == Status::kOk) {
+        if (watched) inner->start = start;
+        frame = at_ = inner;
+        break;
+      }
+      if (watched && status == Status::kOk) status = watch(*step, *frame, start);
+      if (status != Status::kOk) {
+        frame->next = step;
+        return status;
+      }
+    }
+    if (step != end) continue;  // a graph inside
+    frame->next = end;
+    bool done = false;
+    LITE_TRY(finish<watched>(&frame, &done));
+    if (done) return Status::kOk;
+  }
+}
+
+// The graph of a frame has run: what comes next?
+template <bool watched>
+Status Machine::finish(Frame** at, bool* done) {
+  Frame* frame = *at;
+  Routine& routine = *frame->routine;
+  Frame* caller = frame->caller;
+  if (caller == nullptr) {
+    *done = true;
+    return Status::kOk;
+  }
+  Step& step = *caller->next;
+  void* const* operands = caller->at + step.first;
+  Frame* next = nullptr;
+  if (routine.role() == Role::condition) {
+    if (*static_cast<const uint8_t*>(routine.output_addresses(*frame)[0]) != 0) next = frame->other;
+  } else if (routine.role() == Role::body) {
+    routine.deliver(*frame, operands + step.given);
+    next = frame->other;
+  } else {
+    routine.deliver(*frame, operands + step.given);
+  }
+  if (next != nullptr) {  // the loop goes on
+    next->next = next->routine->steps().begin();
+    if (watched) next->start = frame->start;
+    at_ = caller;
+    LITE_TRY(turn(*next->routine));
+    *at = at_ = next;
+    return Status::kOk;
+  }
+  const int64_t start = frame->start;
+  leave(frame);
+  at_ = caller;
+  if (watched) LITE_TRY(watch(step, *caller, start));
+  ++caller->next;
+  *at = caller;
+  return Status::kOk;
+}
+
+Status Machine::enter(Routine& routine, Frame* caller, void* const* inputs, void* const* outputs, Frame** frame) {
+  if (options_.limits.most_depth > 0 && depth_ >= options_.limits.most_depth) {
+    return stop(Status::kCancelled, "stopped, more than %d graphs run inside of each other",
+                options_.limits.most_depth);
+  }
+  const Region::Mark mark = options_.frames->mark();
+  const size_t size = routine.frame_size();
+  unsigned char* memory = afford(size) ? options_.frames->take(size) : nullptr;
+  if (memory == nullptr) {
+    return stop(Status::kOutOfMemory, "no memory for a frame of %zu bytes, %d graphs deep", size, depth_);
+  }
+  ++depth_;
+  Frame* made = routine.bind(memory, inputs, outputs);
+  made->caller = caller;
+  made->counted = size;
+  made->mark = mark;
+  *frame = made;
+  return Status::kOk;
+}
+
+// Gives a frame back and, where it is a loop's, the other one.
+void Machine::leave(Frame* frame) {
+  const bool loop = frame->other != nullptr;
+  const Region::Mark mark = loop && frame->routine->role() == Role::body ? frame->other->mark : frame->mark;
+  bytes_ -= frame->counted + (loop ? frame->other->counted : 0);
+  depth_ -= loop ? 2 : 1;
+  options_.frames->release(mark);
+}
+
+// The state lies in the results of the step, where the condition and the body read it.
+Status Machine::enter_loop(const Step& step, Frame* frame, Frame** condition) {
+  void* const* from = frame->at + step.first;
+  void* const* state = from + step.given;
+  const Routine& starting = *step.inner[1];
+  for (uint32_t k = 0; k < starting.inputs(); ++k) copy(state[k], from[k], starting.input(k).size_bytes());
+  Frame* body = nullptr;
+  LITE_TRY(enter(*step.inner[0], frame, state, state, condition));
+  LITE_TRY(enter(*step.inner[1], frame, state, state, &body));
+  (*condition)->other = body;
+  body->other = *condition;
+  return Status::kOk;
+}
+
+Status Machine::push(const Step& step, void* const* at) {
+  const size_t elements = step.pushed->size_bytes(), size = Cell::kHead + Region::round_up(elements);
+  unsigned char* memory = afford(size) ? options_.tapes->take(size) : nullptr;
+  if (memory == nullptr) return stop(Status::kOutOfMemory, "no memory to push %zu bytes on a tape", elements);
+  const Cell* cell = new (memory) Cell{*static_cast<const Cell* const*>(at[0]), step.pushed};
+  copy(memory + Cell::kHead, at[1], elements);
+  std::memcpy(at[2], &cell, sizeof cell);
+  return Status::kOk;
+}
+
+Status Machine::pop(const Step& step, void* const* at) {
+  const Tensor& want = *step.pushed;
+  const Cell* cell = *static_cast<const Cell* const*>(at[0]);
+  if (cell == nullptr) {  // below an empty tape there are zeros without end
+    std::memset(at[1], 0, sizeof cell);
+    std::memset(at[2], 0, want.size_bytes());
+    return Status::kOk;
+  }
+  if (cell->what->dtype != want.dtype || cell->what->shape != want.shape) {
+    return stop(Status::kBadArgument, "the tape holds %s%s, not %s%s", name_of(cell->what->dtype),
+                ShapeText(cell->what->shape).text, name_of(want.dtype), ShapeText(want.shape).text);
+  }
+  std::memcpy(at[1], &cell->below, sizeof cell);
+  copy(at[2], cell->bytes(), want.size_bytes());
+  return Status::kOk;
+}
+
+Status Machine::watch(Step& step, const Frame& frame, int64_t start) {
+  if (options_.profile) {
+    step.nanoseconds += now_ns() - start;
+    ++step.runs;
+  }
+  if (!options_.check_finite) return Status::kOk;
+  for (int32_t k = 0; k < step.results; ++k) {
+    Tensor result = frame.routine->tensor(static_cast<uint32_t>(step.ids[step.given + k]));
+    result.data = frame.at[step.first + static_cast<uint32_t>(step.inputs + k)];
+    if (!is_finite(result)) return Status::kNotFinite;
+  }
+  return Status::kOk;
+}
+
+}  // namespace lite

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "exec/region.h"
+#include "exec/routine.h"
+
+namespace lite {
+
+// Bounds of a run; 0: none. They are looked at between nodes, once a turn of a loop and once a call.
+struct Limits {
+  size_t most_memory = 0;  // bytes that results, frames and tapes of a run may want
+  int64_t most_steps = 0;  // nodes that a run may execute
+  double timeout_s = 0;
+  int32_t most_depth = 0;  // graphs that run inside of each other
+};
+
+// What a run needs besides the entry itself.
+struct RunOptions {
+  Region* frames = nullptr;
+  Region* tapes = nullptr;
+  ThreadPool* pool = nullptr;
+  bool profile = false;
+  bool check_finite = false;  // stop at the first result that holds a NaN or an infinity
+  Limits limits;
+  std::atomic<bool>* cancelled = nullptr;  // set by others to stop the run
+};
+
+// Runs the steps of routines. Graphs that run inside of others do so on frames of the region, never on the stack of
+// this thread, so that a recursion is as deep as `most_depth` and memory allow. A loop has one frame for its condition
+// and one for its body, however often it turns; a tape is a list whose cells share what is below them.
+class Machine {
+ public:
+  explicit Machine(const RunOptions& options);
+
+  // Runs an entry's routine on inputs at these addresses. Its frame stays in the region until that is cleared.
+  Status run(Routine& routine, void* const* inputs, Error& error);
+
+ private:
+  struct Cell;
+  using Clock = std::chrono::steady_clock;
+
+  template <bool watched>
+  Status go(Frame* frame);
+  Status do_step(Step& step, Frame* frame, Frame** inner);
+  template <bool watched>
+  Status finish(Frame** frame, bool* done);
+  Status enter(Routine& routine, Frame* caller, void* const* inputs, void* const* outputs, Frame** frame);
+  void leave(Frame* frame);
+  Status enter_loop(const Step& step, Frame* frame, Frame** condition);
+  Status turn(const Routine& routine);
+  Status look_around();
+  Status push(const Step& step, void* const* at);
+  Status pop(const Step& step, void* const* at);
+  Status watch(Step& step, const Frame& frame, int64_t start);
+  bool afford(size_t bytes);
+  Status stop(Status status, const char* format, ...);
+
+  const RunOptions& options_;
+  Frame* top_ = nullptr;  // the entry's
+  Frame* at_ = nullptr;   // the one at work
+  Clock::time_point deadline_;
+  int64_t fuel_ = 0;   // cost that may be spent before the clock is looked at again
+  int64_t steps_ = 0;  // nodes that have run or are about to
+  int32_t depth_ = 0;
+  size_t bytes_ = 0;  // of memory that this run uses
+  char reason_[96] = "";
+};
+
+}  // namespace lite

@@ -1,0 +1,200 @@
+// What depends on the sizes of free dimensions: shapes, attributes, checks, and the plan of a frame.
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/routine.h"
+
+namespace lite {
+namespace {
+
+constexpr size_t kMostScratch = size_t{1} << 40;  // of one kernel: sums of them cannot overflow
+constexpr int64_t kElementsPerCost = 64;          // what a kernel does in the time of a scalar node, roughly
+
+bool same_type(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.shape == b.shape; }
+
+bool is_truth(const Tensor& t) { return t.dtype == DType::boolean && t.rank() == 0; }
+
+bool is_tape(const Tensor& t) { return t.dtype == DType::tape && t.rank() == 0; }
+
+}  // namespace
+
+Status Routine::evaluate_shapes(const Sizes& sizes, Error& error) {
+  for (uint32_t i = 0; i < values_.size(); ++i) LITE_TRY(evaluate_shape(sizes, i, error));
+  return Status::kOk;
+}
+
+Status Routine::evaluate_shape(const Sizes& sizes, uint32_t value, Error& error) {
+  const int32_t* words = shape_words(model_->weights() + value);
+  Ints& shape = values_[value].shape;
+  int64_t elements = 1;  // as if no size were 0, so that a part of the sizes cannot overflow either
+  for (int i = 0; i < shape.size; ++i) {
+    int32_t size = -1;
+    const bool good = sizes.word(words[i], &size) && size >= 0;
+    if (good && (elements *= std::max(size, 1)) <= kMaxElements) {
+      shape.data[i] = size;
+      continue;
+    }
+    return error.set(Status::kBadArgument,
+                     "entry %.60s, value %u of shape %s: size %d is %d; want less than 2^31 elements", entry_name(),
+                     value, ShapeText(*model_, words, shape.size).text, i, size);
+  }
+  return Status::kOk;
+}
+
+Status Routine::fit(const Sizes& sizes, Error& error) {
+  cost_ = 1;
+  for (uint32_t i = 0; i < steps_.size(); ++i) {
+    LITE_TRY(evaluate_attrs(sizes, i, error));
+    LITE_TRY(check_step(i, error));
+    LITE_TRY(measure(i, error));
+    cost_ += steps_[i].cost;
+  }
+  lay_out();
+  return Status::kOk;
+}
+
+// Fills the operator's attribute struct, word by word (core/attrs.h).
+Status Routine::evaluate_attrs(const Sizes& sizes, uint32_t number, Error& error) {
+  const Step& step = steps_[number];
+  const int32_t* from = step.attr_words;
+  int32_t* to = attrs_.data() + step.attrs;
+  bool good = true;
+  for (const char* kind = step.op->attrs; *kind != 0; ++kind) {
+    if (*kind == 'i') {
+      good = good && sizes.word(*from++, to++);
+    } else if (*kind == 'I') {
+      Ints ints;
+      ints.size = *from++;
+      for (int k = 0; k < ints.size; ++k) good = good && sizes.word(from[k], &ints.data[k]);
+      from += ints.size;
+      std::memcpy(to, &ints, sizeof ints);
+      to += sizeof ints / sizeof *to;
+    } else if (*kind == 'W') {
+      WordList words;
+      words.set(from + 1, *from);
+      from += 1 + words.size;
+      std::memcpy(to, &words, sizeof words);
+      to += sizeof words / sizeof *to;
+    } else {
+      *to++ = *from++;
+    }
+  }
+  if (good) return Status::kOk;
+  return error.set(Status::kBadArgument, "%s: an attribute has no value at these sizes", place(number).text);
+}
+
+Status Routine::check_step(uint32_t number, Error& error) {
+  Step& step = steps_[number];
+  gather(step);
+  bool good = true;
+  if (step.action == Action::kernel || step.action == Action::scalar) {
+    if (step.kernel == nullptr) {
+      return error.set(Status::kNoKernel, "%s: no kernel for its first input's element type %s", place(number).text,
+                       name_of(step.inputs > 0 ? in_[0].dtype : DType::none));
+    }
+    good = check_call(step.op->code, in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
+  } else if (step.action == Action::view) {
+    good = check_call(step.op->code, in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs) &&
+           in_[0].size_bytes() == out_[0].size_bytes();
+  } else {
+    good = check_control(step);
+  }
+  if (good) return Status::kOk;
+  char shapes[160] = "";
+  const auto append = [&](const char* text) { std::strncat(shapes, text, sizeof shapes - std::strlen(shapes) - 1); };
+  for (int32_t k = 0; k < step.inputs; ++k) {
+    if (in_[k].present()) append(ShapeText(in_[k].shape).text);
+    if (!in_[k].present()) append("-");
+  }
+  append(" -> ");
+  if (step.results > 0) append(ShapeText(out_[0].shape).text);
+  return error.set(Status::kBadFile, "%s: shapes, types or attributes do not fit: %s", place(number).text, shapes);
+}
+
+// Whether a graph takes the inputs of the step that is gathered, but for the first `skipped`, and gives its results.
+bool Routine::runs_on(const Routine& inner, const Step& step, int32_t skipped, bool gives_all) const {
+  if (static_cast<int32_t>(inner.inputs()) != step.given - skipped) return false;
+  for (uint32_t i = 0; i < inner.inputs(); ++i) {
+    if (!same_type(inner.input(i), in_[static_cast<size_t>(skipped) + i])) return false;
+  }
+  if (!gives_all) return inner.outputs() == 1 && is_truth(inner.output(0));
+  if (static_cast<int32_t>(inner.outputs()) != step.results) return false;
+  for (uint32_t i = 0; i < inner.outputs(); ++i) {
+    if (!same_type(inner.output(i), out_[i])) return false;
+  }
+  return true;
+}
+
+bool Routine::check_control(const Step& step) const {
+  for (int32_t k = 0; k < step.given; ++k) {
+    if (!in_[k].present()) return false;
+  }
+  switch (step.action) {
+    case Action::cond:
+      return step.given > 0 && is_truth(in_[0]) && runs_on(*step.inner[0], step, 1, true) &&
+             runs_on(*step.inner[1], step, 1, true);
+    case Action::loop:
+      if (step.given != step.results) return false;
+      for (int32_t k = 0; k < step.given; ++k) {
+        if (!same_type(in_[k], out_[k])) return false;
+      }
+      return runs_on(*step.inner[0], step, 0, false) && runs_on(*step.inner[1], step, 0, true);
+    case Action::call:
+      return runs_on(*step.inner[0], step, 0, true);
+    case Action::empty_tape:
+      return step.given == 0 && step.results == 1 && is_tape(out_[0]);
+    case Action::push:
+      return step.given == 2 && step.results == 1 && is_tape(in_[0]) && in_[1].dtype != DType::tape && is_tape(out_[0]);
+    case Action::pop:
+      return step.given == 1 && step.results == 2 && is_tape(in_[0]) && is_tape(out_[0]) &&
+             out_[1].dtype != DType::tape;
+    default:
+      return false;
+  }
+}
+
+// How long its results and its scratch are, and whether they are single numbers.
+Status Routine::measure(uint32_t number, Error& error) {
+  Step& step = steps_[number];  // check_step has gathered its tensors
+  int64_t elements = 0;
+  for (int32_t k = 0; k < step.results; ++k) {
+    const int32_t value = value_of(step.ids[step.given + k]);
+    elements = std::max(elements, out_[k].elements());
+    if (value >= 0 && shown_[value] < 0) blocks_[block_of_[value]].size = values_[value].size_bytes();
+  }
+  for (int32_t k = 0; k < step.inputs; ++k) elements = std::max(elements, in_[k].elements());
+  step.cost = static_cast<int32_t>(1 + elements / kElementsPerCost);
+  if (step.action == Action::push) step.pushed = &tensor(static_cast<uint32_t>(step.ids[1]));
+  if (step.action == Action::pop) step.pushed = &tensor(static_cast<uint32_t>(step.ids[2]));
+  if (step.action == Action::kernel || step.action == Action::scalar) {
+    step.scalar = find_scalar(step.op->code, in_.data(), step.inputs, out_.data(), step.results);
+    step.action = step.scalar != nullptr ? Action::scalar : Action::kernel;
+  }
+  if (step.scratch < 0) return Status::kOk;
+  const size_t size = step.kernel->scratch(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
+  if (size > kMostScratch) {
+    return error.set(Status::kOutOfMemory, "%s: no memory for scratch of %zu bytes", place(number).text, size);
+  }
+  blocks_[step.scratch].size = size;
+  return Status::kOk;
+}
+
+void Routine::lay_out() {
+  for (uint32_t i = 0; i < copy_count_; ++i) {
+    if (copies_[i].staged >= 0) blocks_[copies_[i].staged].size = output(copies_[i].output).size_bytes();
+  }
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (home_[i].base != Operand::nothing) blocks_[i].size = 0;
+  }
+  least_size_ = lite::least_size(blocks_, changes_);
+  planned_size_ = planner_.plan(blocks_, least_size_);
+  frame_size_ = Region::round_up(sizeof(Frame) + operands_.size() * sizeof(void*) + tensor_count_ * sizeof(Tensor) +
+                                 Arena::kAlignment + planned_size_);
+  for (Step& step : steps_) {
+    if (step.scratch >= 0) step.scratch_at = blocks_[step.scratch].offset;
+  }
+  find_operands();
+}
+
+}  // namespace lite

@@ -1,0 +1,168 @@
+"""Programs with `while`."""
+
+# Plain Python of many styles is what is wanted here.
+# ruff: noqa
+
+from __future__ import annotations
+
+from tests.cloud.parse.programs.table import program
+
+
+@program(1.5, 20.0)
+def while_loop(x):
+    while x < 10:
+        x = x * x
+    return x
+
+
+@program(1.5, 3.0)
+def while_counts(x):
+    n = 0
+    while x < 50:
+        x = x * 1.5
+        n += 1
+    return x * n
+
+
+@program(1.5, 9.0)
+def while_break(x):
+    while True:
+        x = x * 1.7
+        if x > 10:
+            break
+    return x
+
+
+@program(1.5, 9.0)
+def while_break_in_the_middle(x):
+    s = 0.0
+    while x < 100:
+        s = s + x
+        if s > 30:
+            break
+        x = x * 2
+    return s * x
+
+
+@program(1.5, 3.0)
+def while_continue(x):
+    n = 0
+    s = x
+    while n < 6:
+        n += 1
+        if s > 10:
+            continue
+        s = s * 1.9
+    return s
+
+
+@program(1.5, 3.0)
+def while_return(x):
+    while x < 1000:
+        x = x * x
+        if x > 50:
+            return x * 2
+    return x
+
+
+@program(1.5, 200.0)
+def while_else(x):
+    y = x
+    while y < 100:
+        y = y * 3
+        if y > 90 and y < 95:
+            break
+    else:
+        y = y + 1
+    return y
+
+
+@program(1.5, 30.0)
+def while_break_skips_else(x):
+    while x < 100:
+        x = x * 3
+        if x > 50:
+            break
+    else:
+        return x * x
+    return x
+
+
+@program(2.0, 7.0)
+def newton(a):
+    x = a
+    while abs(x * x - a) > 1e-9:
+        x = 0.5 * (x + a / x)
+    return x
+
+
+@program((1.5, 0.3), (3.0, 0.1))
+def two_variables_in_a_loop(x, y):
+    while x < 20:
+        x, y = x + y * y, x * 0.5 + y
+    return x * y
+
+
+@program(1.5)
+def nested_while(x):
+    s = 0.0
+    while x < 20:
+        y = x
+        while y > 1:
+            y = y / 2
+            s = s + y * x
+        x = x * 2
+    return s
+
+
+@program(1.5, 4.0)
+def tuple_state(x):
+    state = (x, x * 2)
+    while state[0] < 10:
+        state = (state[0] * 2, state[1] + state[0])
+    return state[1]
+
+
+@program(1.5, 4.0)
+def dict_state(x):
+    s = {"x": x, "path": [x, 0.0]}
+    while s["x"] < 10:
+        s["path"][1] += s["x"]
+        s["x"] = s["x"] * 1.6
+    return s["x"] * s["path"][1] + s["path"][0]
+
+
+@program(1.5, 4.0)
+def while_with_walrus(x):
+    while (y := x * 2) < 20:
+        x = y
+    return x + y
+
+
+@program(1.5)
+def known_while(x):
+    n = 0
+    while n < 3:
+        x = x * x
+        n += 1
+    return x
+
+
+@program(1.5)
+def known_while_with_break_on_data(x):
+    n = 0
+    while n < 5:
+        x = x * 1.4
+        n += 1
+        if x > 3:
+            break
+    return x * n
+
+
+@program(3.7, 0.2)
+def loop_that_may_not_run(x):
+    y = 1.0
+    while x > 1:
+        x = x - 1
+        y = y * 2 * x
+    return x + y

@@ -1,0 +1,20 @@
+"""Random programs of loops, branches, closures and recursion agree with a tape and with slopes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cloud.parse.random_programs import check, program
+
+COUNT = 200
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_a_random_program_agrees_with_a_tape_and_with_finite_differences(seed: int) -> None:
+    check(seed)
+
+
+def test_random_programs_hold_what_they_are_to_test() -> None:
+    text = "".join(program(seed)[1] for seed in range(COUNT))
+    for word in ("while ", "for ", "break", "continue", "return", "lambda", "def r", "elif", "and"):
+        assert text.count(word) > 20, word
