@@ -177,6 +177,8 @@ def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
     kind = info.type.tensor_type
     try:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        if dtype == object:
+            raise TypeError("strings")
         ours = DType.of(narrow(np.zeros(0, dtype)))
     except (KeyError, TypeError):
         raise ConvertError(f"input {info.name!r}: elements of type {kind.elem_type}") from None

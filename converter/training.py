@@ -18,7 +18,7 @@ def _cross_entropy(y: Value, label: Value) -> Value:
     """Of the logits, where the model ends with a softmax of them."""
     last = y.node
     if last is not None and last.op.name == "softmax" and last.attrs["axis"] == y.rank - 1:
-        y = last.inputs[0] or y
+        (y,) = last.present_inputs
     return nn.loss.softmax_cross_entropy(y, label)
 
 

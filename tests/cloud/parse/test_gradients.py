@@ -24,7 +24,7 @@ from cloud import (
 )
 from cloud.transform import Traced
 from ir.dtype import DType
-from ir.errors import ShapeError
+from ir.errors import DTypeError, ShapeError
 from ir.graph import Graph, Value, Weight
 from ir.walk import walk
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_differentiated_by_is_named(wrt: Any) -> None:
 
 
 def test_integer_arrays_cannot_be_differentiated_by() -> None:
-    with pytest.raises(ShapeError, match="want floats"):
+    with pytest.raises(DTypeError, match="want floats"):
         grad(lambda x, i: x, wrt="i")(2.0, np.arange(3))
 
 
