@@ -176,8 +176,8 @@ def _initializer(onnx: Any, tensor: Any) -> Item:
 def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
     kind = info.type.tensor_type
     try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        if dtype == object:
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        if dtype.kind == "O":
             raise TypeError("strings")
         ours = DType.of(narrow(np.zeros(0, dtype)))
     except (KeyError, TypeError):

@@ -119,10 +119,7 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
     """Up to `parts` batches of nearly equal numbers of rows."""
     rows = len(next(iter(batch.values())))
     bounds = np.linspace(0, rows, min(parts, rows) + 1).astype(int)
-    return [
-        {name: a[i:j] for name, a in batch.items()}
-        for i, j in pairwise(bounds)
-    ]
+    return [{name: a[i:j] for name, a in batch.items()} for i, j in pairwise(bounds)]
 
 
 def _model_batch(batch: Batch) -> Batch:
