@@ -188,11 +188,24 @@ void Entry::gather(const Step& step) {
 
 Status Entry::run(const RunOptions& options, Error& error) {
   bind(options.arena);
+  if (options.check_finite) LITE_TRY(check_inputs(error));
   for (uint32_t i = 0; i < steps_.size(); ++i) {
     const Status status = run_step(i, options);
     if (status != Status::kOk) return error.set(status, "%s: %s", place(i).text, reason_of(status));
   }
   return Status::kOk;
+}
+
+Status Entry::check_inputs(Error& error) const {
+  for (uint32_t i = 0; i < inputs(); ++i) {
+    if (is_finite(given_[i])) continue;
+    return error.set(Status::kNotFinite, "input %.60s: NaN or infinite; want finite numbers", input_name(i));
+  }
+  return Status::kOk;
+}
+
+bool Entry::updates() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.op->updates > 0; });
 }
 
 Status Entry::run_step(uint32_t number, const RunOptions& options) {

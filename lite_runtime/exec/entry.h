@@ -24,7 +24,7 @@ struct RunOptions {
   unsigned char* arena = nullptr;
   ThreadPool* pool = nullptr;
   bool profile = false;
-  bool check_finite = false;  // stop at the first result that holds a NaN or an infinity
+  bool check_finite = false;  // stop at the first input or result that holds a NaN or an infinity
 };
 
 // An entry point of a model: its nodes with their kernels, the sizes of its free dimensions, and a plan of its memory.
@@ -75,6 +75,8 @@ class Entry {
   void forget_inputs();
   // Runs every node. The inputs have been fitted.
   Status run(const RunOptions& options, Error& error);
+  // Whether a run writes weights.
+  bool updates() const;
 
  private:
   struct Place {
@@ -89,6 +91,7 @@ class Entry {
   Status load_steps(const char* backend, Error& error);
   void gather(const Step& step);
   void bind(unsigned char* arena);
+  Status check_inputs(Error& error) const;
   Status run_step(uint32_t number, const RunOptions& options);
 
   // entry_resize.cc
