@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import secrets
 import sys
 from collections.abc import Callable
@@ -33,6 +34,13 @@ INSPECT_EXAMPLES = """examples:
   ms-inspect model.ms --graph model.svg
   ms-inspect model.ms --verify release.pub
 """
+
+
+BACKENDS = ("auto", "ref", "avx2", "neon")
+
+
+class UsageError(Exception):
+    """Arguments that do not fit the model or this processor."""
 
 
 def run(argv: list[str] | None = None) -> None:
@@ -102,7 +110,11 @@ def _parser(prog: str, about: str, examples: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--threads", type=_positive, default=2, metavar="N", help="default 2")
     parser.add_argument(
-        "--backend", default="auto", metavar="NAME", help="auto, ref, avx2 or neon (default auto)"
+        "--backend",
+        default="auto",
+        choices=BACKENDS,
+        metavar="NAME",
+        help=f"{', '.join(BACKENDS[:-1])} or {BACKENDS[-1]} (default auto)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -115,28 +127,31 @@ def _finish(
     argv: list[str] | None,
     work: Callable[[argparse.Namespace], str],
 ) -> None:
-    """Parse, work, print; on a failure print one line and exit with 1."""
+    """Parse, work, print; on a failure print one line and exit with 1, or 2 for wrong usage."""
     args = parser.parse_args(argv)
     try:
-        print(work(args))
-    except (LiteError, OSError, ImportError) as error:
-        print(f"{prog}: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(1)
+        print(work(args), flush=True)
+    except BrokenPipeError:  # a reader such as `head` has seen enough; the exit flushes once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (UsageError, LiteError, OSError, ImportError) as error:
+        print(f"{prog}: {' '.join(_text(error).split())}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
+def _text(error: Exception) -> str:
+    """The error without a number that only the operating system knows."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def _run(args: argparse.Namespace) -> str:
     session = _load(args)
-    takes = session.inputs(args.entry)
-    arrays = {}
-    for text in args.input:
-        name, equals, path = text.rpartition("=")
-        if not equals and len(takes) != 1:
-            raise LiteError(
-                f"--input {text}: want NAME=FILE.npy; inputs are {', '.join(i.name for i in takes)}"
-            )
-        arrays[name if equals else takes[0].name] = _read_array(path)
+    files = _files(args.input, [i.name for i in session.inputs(args.entry)])
+    arrays = {name: _read_array(path) for name, path in files.items()}
     outputs = session.run(arrays, args.entry)
     if args.output_dir:
         args.output_dir.mkdir(parents=True, exist_ok=True)
@@ -150,9 +165,28 @@ def _run(args: argparse.Namespace) -> str:
     )
 
 
+def _files(given: list[str], names: list[str]) -> dict[str, str]:
+    """The file of each input, by its name."""
+    wanted = ", ".join(names) or "none"
+    files = {}
+    for text in given:
+        name, equals, path = text.rpartition("=")
+        if not equals and len(names) != 1:
+            raise UsageError(f"--input {text}: want NAME=FILE.npy; inputs are {wanted}")
+        name = name if equals else names[0]
+        if name not in names:
+            raise UsageError(f"--input {text}: no input {name}; inputs are {wanted}")
+        if name in files:
+            raise UsageError(f"--input {text}: {name} has {files[name]} already")
+        files[name] = path
+    if missing := [name for name in names if name not in files]:
+        raise UsageError(f"--input {missing[0]}=FILE.npy is missing; inputs are {wanted}")
+    return files
+
+
 def _bench(args: argparse.Namespace) -> str:
     session = _load(args)
-    session.resize(dict(_size(text) for text in args.size))
+    session.resize(dict(_size(text, session.symbols) for text in args.size))
     result = measure(session, args.entry, runs=args.runs, warmup=args.warmup, profile=args.profile)
     if args.json:
         return json.dumps(result.as_dict() | {"threads": args.threads, "backend": args.backend})
@@ -171,9 +205,15 @@ def _inspect(args: argparse.Namespace) -> str:
 
 
 def _load(args: argparse.Namespace) -> Session:
-    session = load(args.model, args.threads, args.backend)
+    try:
+        session = load(args.model, args.threads, args.backend)
+    except LiteError as error:
+        if str(error).startswith(("backend ", "threads ")):
+            raise UsageError("--" + str(error).replace(" = ", " ", 1)) from None
+        raise
     if args.entry is not None and args.entry not in session.entries:
-        raise LiteError(f"{args.model}: no entry {args.entry}; it has {', '.join(session.entries)}")
+        has = ", ".join(session.entries)
+        raise UsageError(f"--entry {args.entry}: {args.model} has {has or 'none'}")
     return session
 
 
@@ -198,6 +238,8 @@ def _write(path: Path, save: Callable[[Path], Any]) -> None:
     try:
         save(part)
         part.replace(path)
+    except OSError as error:
+        raise LiteError(f"{path}: {error.strerror or error}") from None
     finally:
         part.unlink(missing_ok=True)
 
@@ -214,10 +256,16 @@ def _summary(y: Array) -> dict[str, Any]:
     return row
 
 
-def _size(text: str) -> tuple[str, int]:
-    name, _, size = text.partition("=")
-    if not name or not size.isdigit():
-        raise LiteError(f"--size {text}: want NAME=N")
+def _size(text: str, symbols: dict[str, tuple[int, int]]) -> tuple[str, int]:
+    name, equals, size = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--size {text}: want NAME=N")
+    if name not in symbols:
+        dimensions = ", ".join(symbols) or "none"
+        raise UsageError(f"--size {text}: no free dimension {name}; there are {dimensions}")
+    low, high = symbols[name]
+    if not size.isdecimal() or not low <= int(size) <= high:
+        raise UsageError(f"--size {text}: want {name}=N with N from {low} to {high}")
     return name, int(size)
 
 

@@ -68,9 +68,10 @@ def load(
     """Open a model: the path of a file, which is mapped, or the bytes of one, which are copied.
 
     `backend`: "auto", or an instruction set ("ref", "avx2", "neon"). `check_finite`: stop at the
-    first node whose result holds a NaN or an infinity. Limits of a run, 0 = none: `most_memory`,
-    bytes for results, frames and tapes; `most_steps`, nodes, those in loops counted each turn;
-    `timeout_s`; `most_depth`, sub-graphs inside of each other, as in a recursion. Raises LiteError.
+    first input or node's result that holds a NaN or an infinity; such a run changes no weight.
+    Limits of a run, 0 = none: `most_memory`, bytes for results, frames and tapes; `most_steps`,
+    nodes, those in loops counted each turn; `timeout_s`; `most_depth`, sub-graphs inside of each
+    other, as in a recursion. Raises LiteError.
     """
     if isinstance(model, (bytes, bytearray, memoryview)):
         source: str | bytes = bytes(model)
@@ -315,6 +316,9 @@ def _converted(data: Any, want: np.dtype, place: str) -> Array:
         kinds = array.dtype.kind, want.kind
         untyped = not hasattr(data, "dtype")
         fits = kinds[0] in "iu" and want.kind in "iu" and _fits(array, want)
+        if kinds[0] in "iu" and want.kind in "iu" and not fits:
+            worst = next(int(v) for v in (array.max(), array.min()) if not _fits(v, want))
+            raise LiteError(f"{place}: {worst} does not fit {want.name}")
         if not (fits or kinds == ("f", "f") or (untyped and kinds == ("i", "f"))):
             raise LiteError(f"{place}: {array.dtype.name}{_shape(array.shape)}, want {want.name}")
         with np.errstate(over="ignore"):

@@ -37,6 +37,8 @@ def verify(file: bytes, key: bytes) -> None:
 
 def read_key(text: str) -> bytes:
     """A public key from 64 hex digits, or from a file that holds it raw, in hex or as PEM."""
+    if not _is_hex(text) and not Path(text).is_file():
+        raise LiteError(f"key {text}: no such file, and not a key of {2 * _KEY_BYTES} hex digits")
     data = text.encode() if _is_hex(text) else Path(text).read_bytes()
     if len(data) == _KEY_BYTES:
         return data

@@ -1,92 +1,117 @@
-"""Draw an entry's graph as an SVG picture: a box for each node, in layers from top to bottom."""
+"""Draw an entry's graph as an SVG picture: a box for each node, in rows from top to bottom."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
+from itertools import pairwise
 
-from lite_runtime.session import Session
+from lite_runtime.graph_layout import BOX_HEIGHT, BOX_WIDTH, Edge, Point, layout
+from lite_runtime.session import LiteError, Session
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 168, 40, 24, 40, 20
+MARGIN = 20
+CAPTION_HEIGHT = 20
 COLOURS = {"input": "#d9ead3", "output": "#fce5cd", "node": "#dbe7f6"}
+ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
+    'markerHeight="8" orient="auto"><path d="M0,0 L8,4 L0,8 Z" fill="#777"/></marker></defs>'
+)
 Box = tuple[str, str, str]  # kind, first line, second line
 
 
 def draw(session: Session, entry: str | None = None) -> str:
-    """The picture of an entry: inputs, nodes with the shape of their result, outputs."""
-    boxes, edges = _graph(session, entry)
-    places = _layout(len(boxes), edges)
-    width = max((x for x, _ in places), default=0) + BOX_WIDTH + MARGIN
-    height = max((y for _, y in places), default=0) + BOX_HEIGHT + MARGIN
-    lines = [_edge(places[a], places[b]) for a, b in edges]
-    drawn = [_box(box, place) for box, place in zip(boxes, places, strict=True)]
+    """The picture of an entry: inputs, nodes with the shapes of their weight and of their result,
+    outputs. Shapes are those at the present sizes of free dimensions, which the last line tells."""
+    try:
+        session.planned_bytes(entry)
+        planned = True
+    except LiteError:  # it does not run at the present sizes: their texts have to do
+        planned = False
+    boxes, edges = _graph(session, entry, planned)
+    places = layout(len(boxes), edges)
+    caption = _caption(session, entry) if planned else ""
+    width = int(max(places.width, 8 * len(caption))) + 2 * MARGIN
+    height = int(places.height) + 2 * MARGIN + CAPTION_HEIGHT
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+            ARROW,
             '<rect width="100%" height="100%" fill="white"/>',
-            *lines,
-            *drawn,
+            f'<g transform="translate({MARGIN},{MARGIN})">',
+            *(_edge(way) for way in places.ways.values()),
+            *(_box(box, at) for box, at in zip(boxes, places.corners, strict=True)),
+            "</g>",
+            f'<text x="{MARGIN}" y="{height - MARGIN // 2}" fill="#555">{escape(caption)}</text>',
             "</svg>\n",
         ]
     )
 
 
-def _graph(session: Session, entry: str | None) -> tuple[list[Box], list[tuple[int, int]]]:
+def _caption(session: Session, entry: str | None) -> str:
+    """The free dimensions that the entry's inputs show, with their present sizes."""
+    sizes: dict[str, int] = {}
+    for info, shape in zip(session.inputs(entry), session.input_shapes(entry), strict=True):
+        named = zip(info.shape, shape, strict=True)
+        sizes |= {text: size for text, size in named if text in session.symbols}
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
+def _graph(session: Session, entry: str | None, planned: bool) -> tuple[list[Box], list[Edge]]:
     """Boxes in an order in which each stands behind those that it reads, and edges between them."""
     takes, gives, nodes = session.inputs(entry), session.outputs(entry), session.nodes(entry)
-    first = len(session.weight_infos)
-    boxes: list[Box] = [("input", i.name, f"{i.dtype.name}{_shape(i.shape)}") for i in takes]
-    maker = {
-        first + i: i for i in range(len(takes))
-    }  # id of a tensor -> the box that it comes from
-    edges: list[tuple[int, int]] = []
+    weights = session.weight_infos
+    first = len(weights)
+    shapes: list[tuple[object, ...]] = [i.shape for i in takes]
+    if planned:
+        shapes = list(session.input_shapes(entry))
+    boxes: list[Box] = [
+        ("input", i.name, f"{i.dtype.name}{_shape(shape)}")
+        for i, shape in zip(takes, shapes, strict=True)
+    ]
+    # id of a tensor -> the box that it comes from; id of a tensor -> its shape
+    maker = {first + i: i for i in range(len(takes))}
+    shape_of = {first + i: shape for i, shape in enumerate(shapes)}
+    edges: list[Edge] = []
     for node in nodes:
-        box = len(boxes)
-        boxes.append(
-            (
-                "node",
-                node.op,
-                _shape(node.shape) if min(node.shape, default=0) >= 0 else node.source,
-            )
-        )
-        edges += [(maker[i], box) for i in dict.fromkeys(node.inputs) if i in maker]
-        maker |= dict.fromkeys(node.outputs, box)
+        edges += [(maker[i], len(boxes)) for i in dict.fromkeys(node.inputs) if i in maker]
+        read = [weights[i].shape for i in node.inputs if 0 <= i < first and weights[i].shape]
+        first_line = " ".join([node.op, *map(_shape, read[:1])])
+        boxes.append(("node", first_line, _shape(node.shape) if planned else node.source))
+        maker |= dict.fromkeys(node.outputs, len(boxes) - 1)
+        if planned:
+            shape_of[node.outputs[0]] = node.shape
     for info, made in zip(gives, session.output_ids(entry), strict=True):
         edges += [(maker[made], len(boxes))] if made in maker else []
-        boxes.append(("output", info.name, f"{info.dtype.name}{_shape(info.shape)}"))
+        shape = shape_of.get(made, info.shape)
+        boxes.append(("output", info.name, f"{info.dtype.name}{_shape(shape)}"))
     return boxes, edges
 
 
-def _layout(count: int, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The upper left corner of each box: its layer is the longest way to it."""
-    layer = [0] * count
-    for a, b in edges:  # sorted by b: a's layer is final
-        layer[b] = max(layer[b], layer[a] + 1)
-    filled: dict[int, int] = {}
-    places = []
-    for row in layer:
-        column = filled.get(row, 0)
-        filled[row] = column + 1
-        places.append((MARGIN + column * (BOX_WIDTH + GAP_X), MARGIN + row * (BOX_HEIGHT + GAP_Y)))
-    return places
-
-
-def _box(box: Box, place: tuple[int, int]) -> str:
+def _box(box: Box, corner: Point) -> str:
     kind, first, second = box
-    x, y = place
-    at = f'x="{x + BOX_WIDTH // 2}" text-anchor="middle"'
+    x, y = corner
+    at = f'x="{x + BOX_WIDTH / 2:.0f}" text-anchor="middle"'
     return (
-        f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" '
+        f'<rect x="{x:.0f}" y="{y:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" '
         f'fill="{COLOURS[kind]}" stroke="#555"/>'
-        f'<text {at} y="{y + 16}">{escape(_cut(first))}</text>'
-        f'<text {at} y="{y + 32}" fill="#555">{escape(_cut(second))}</text>'
+        f'<text {at} y="{y + 16:.0f}">{escape(_cut(first))}</text>'
+        f'<text {at} y="{y + 32:.0f}" fill="#555">{escape(_cut(second))}</text>'
     )
 
 
-def _edge(a: tuple[int, int], b: tuple[int, int]) -> str:
-    x1, y1, x2, y2 = a[0] + BOX_WIDTH // 2, a[1] + BOX_HEIGHT, b[0] + BOX_WIDTH // 2, b[1]
-    bend = (y1 + y2) // 2
-    return f'<path d="M{x1},{y1} C{x1},{bend} {x2},{bend} {x2},{y2}" fill="none" stroke="#999"/>'
+def _edge(way: Iterable[Point]) -> str:
+    """A curve in each gap between two rows, a straight line through each row."""
+    points = list(way)
+    parts = [f"M{points[0][0]:.0f},{points[0][1]:.0f}"]
+    for (x1, y1), (x2, y2) in pairwise(points):
+        if round(x1) == round(x2):
+            parts.append(f"L{x2:.0f},{y2:.0f}")
+        else:
+            bend = (y1 + y2) / 2
+            parts.append(f"C{x1:.0f},{bend:.0f} {x2:.0f},{bend:.0f} {x2:.0f},{y2:.0f}")
+    path = " ".join(parts)
+    return f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#arrow)"/>'
 
 
 def _cut(text: str, most: int = 26) -> str:

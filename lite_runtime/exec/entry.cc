@@ -210,8 +210,22 @@ void Entry::forget_inputs() {
 }
 
 Status Entry::run(const RunOptions& options, Error& error) {
+  if (options.check_finite) LITE_TRY(check_inputs(error));
   for (uint32_t i = 0; i < inputs(); ++i) addresses_[i] = given_[i].data;
   return Machine(options).run(*main_, addresses_.data(), error);
+}
+
+Status Entry::check_inputs(Error& error) const {
+  for (uint32_t i = 0; i < inputs(); ++i) {
+    if (is_finite(given_[i])) continue;
+    return error.set(Status::kNotFinite, "input %.60s: NaN or infinite; want finite numbers", input_name(i));
+  }
+  return Status::kOk;
+}
+
+bool Entry::updates() const {
+  const Array<Step>& steps = main_->steps();
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.op->updates > 0; });
 }
 
 }  // namespace lite

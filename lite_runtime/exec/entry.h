@@ -53,10 +53,13 @@ class Entry {
   void forget_inputs();
   // Runs every node. The inputs have been fitted.
   Status run(const RunOptions& options, Error& error);
+  // Whether a run writes weights.
+  bool updates() const;
 
  private:
   Status reach(const char* backend, uint32_t number, Role role, Routine** routine, Error& error);
   Status link(Routine& routine, const char* backend, Error& error);
+  Status check_inputs(Error& error) const;
   Status apply_sizes(Error& error);
   void order_graphs();
   void find_needs();

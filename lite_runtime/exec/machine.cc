@@ -31,11 +31,6 @@ bool all_finite(const Tensor& tensor) {
   return std::all_of(x, x + n, [](T v) { return std::isfinite(v); });
 }
 
-bool is_finite(const Tensor& tensor) {
-  if (tensor.dtype == DType::f32) return all_finite<float>(tensor);
-  return tensor.dtype != DType::f64 || all_finite<double>(tensor);
-}
-
 const char* reason_of(Status status) {
   switch (status) {
     case Status::kBadIndex:
@@ -66,6 +61,11 @@ void copy(void* to, const void* from, size_t size) {
 }
 
 }  // namespace
+
+bool is_finite(const Tensor& tensor) {
+  if (tensor.dtype == DType::f32) return all_finite<float>(tensor);
+  return tensor.dtype != DType::f64 || all_finite<double>(tensor);
+}
 
 Machine::Machine(const RunOptions& options) : options_(options) {
   static_assert(sizeof(Cell) == Cell::kHead, "elements stand behind it");

@@ -22,10 +22,13 @@ struct RunOptions {
   Region* tapes = nullptr;
   ThreadPool* pool = nullptr;
   bool profile = false;
-  bool check_finite = false;  // stop at the first result that holds a NaN or an infinity
+  bool check_finite = false;  // stop at the first input or result that holds a NaN or an infinity
   Limits limits;
   std::atomic<bool>* cancelled = nullptr;  // set by others to stop the run
 };
+
+// Whether no element is a NaN or an infinity; types other than f32 and f64 always are.
+bool is_finite(const Tensor& tensor);
 
 // Runs the steps of routines. Graphs that run inside of others do so on frames of the region, never on the stack of
 // this thread, so that a recursion is as deep as `most_depth` and memory allow. A loop has one frame for its condition

@@ -107,10 +107,12 @@ Status Session::resize(const Array<int32_t>& sizes, Error& error) {
   for (uint32_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] > 0) sizes_[i] = sizes[i];
   }
-  for (Entry* entry : entries_) {
-    if (entry == nullptr) continue;
+  for (uint32_t i = 0; i < entries_.size(); ++i) {
+    const bool callable = *model_.name(model_.entry(i).name()) != 0;  // others are sub-graphs
+    if (!callable && entries_[i] == nullptr) continue;
     Error own;
-    if (set_sizes(*entry, own) == Status::kOk || first != Status::kOk) continue;
+    Entry* at = entry(i, own);
+    if ((at != nullptr && set_sizes(*at, own) == Status::kOk) || first != Status::kOk) continue;
     error = own;
     first = own.status;
   }
@@ -127,9 +129,20 @@ Status Session::set_sizes(Entry& entry, Error& error) {
 
 Status Session::run(Entry& entry, Error& error) {
   ran_ = nullptr;
-  const Status status = run_on_inputs(entry, error);
+  const Status status = check_finite_ && entry.updates() ? run_or_restore(entry, error) : run_on_inputs(entry, error);
   if (status == Status::kOk) ran_ = &entry;
   entry.forget_inputs();
+  return status;
+}
+
+// A run that fails leaves the weights as they were: one node may have updated a weight before another fails.
+Status Session::run_or_restore(Entry& entry, Error& error) {
+  if (!before_.reserve(writable_.size())) {
+    return error.set(Status::kOutOfMemory, "no memory to keep %zu bytes of weights", writable_.size());
+  }
+  std::memcpy(before_.data(), writable_.data(), writable_.size());
+  const Status status = run_on_inputs(entry, error);
+  if (status != Status::kOk) std::memcpy(writable_.data(), before_.data(), writable_.size());
   return status;
 }
 

@@ -7,7 +7,7 @@ namespace lite {
 struct SessionOptions {
   int threads = 2;
   const char* backend = nullptr;  // an instruction set ("ref", "avx2", "neon"); null: the best there is
-  bool check_finite = false;      // stop at the first result that holds a NaN or an infinity
+  bool check_finite = false;      // stop at the first input or result that holds a NaN or an infinity; keep weights
   Limits limits;
 };
 
@@ -56,11 +56,13 @@ class Session {
   Status start(const SessionOptions& options, Error& error);
   Status load_weights(Error& error);
   Status set_sizes(Entry& entry, Error& error);
+  Status run_or_restore(Entry& entry, Error& error);
   Status run_on_inputs(Entry& entry, Error& error);
 
   Model model_;
   Array<Tensor> weights_;  // all: those that can change have their bytes in `writable_`, others in the file
   Arena writable_;
+  Arena before_;           // with check_finite_: `writable_` as it was before the run
   Array<Entry*> entries_;  // null: not asked for yet
   Array<int32_t> sizes_;   // of free dimensions, as `resize` was told; 0: not at all
   Region frames_, tapes_;

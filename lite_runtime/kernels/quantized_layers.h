@@ -6,6 +6,7 @@
 
 #include "kernels/quantized.h"
 #include "kernels/ref/checks.h"
+#include "kernels/vector/share.h"
 
 // Convolution and linear layers on int8, for any instruction set.
 //
@@ -97,7 +98,8 @@ void pad_image(const Layer& layer, const int8_t* x, int64_t depth, T edge, T* im
                const Convert& convert) {
   const int64_t pixel = layer.groups * depth, row_size = layer.padded_width * pixel;
   const int64_t row_bytes = layer.width * layer.groups * layer.channels;
-  parallel_for(pool, layer.images * layer.padded_height, 8, [&](int64_t begin, int64_t end) {
+  const int64_t lines = layer.images * layer.padded_height;
+  parallel_for(pool, lines, share(lines, 8 * row_size), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       T *to = image + i * row_size, *behind = to + row_size;
       const int64_t row = i % layer.padded_height - layer.top;
@@ -175,9 +177,37 @@ struct Steps {
       : row(layer.dilation_h * layer.padded_width * pixel), column(layer.dilation_w * pixel) {}
 };
 
-// Positions that one thread takes at a time: enough to use a block of weights again and again.
-inline int64_t grain_of(const Layer& layer) {
-  return std::clamp<int64_t>(round_up(layer.positions() / 16, 4), 4, Positions::kMost);
+// body(begin, end) over positions, in parts large enough to use a block of weights again and again; by one thread
+// where a position's `weights` are too few to make threads worth their while.
+template <typename Body>
+void for_positions(const Layer& layer, int64_t weights, ThreadPool* pool, const Body& body) {
+  const int64_t grain = std::clamp<int64_t>(round_up(layer.positions() / 16, 4), 4, Positions::kMost);
+  parallel_for(pays(layer.positions(), 2 * weights) ? pool : nullptr, layer.positions(), grain, body);
+}
+
+// Fewer rows than this are dot products with the weights as they lie: packing would cost more than it saves.
+constexpr int64_t kFewRows = 8;
+
+// y [rows, results] from x [rows, depth] and w [results, depth]; `wide` has room for x.
+template <typename Isa>
+void dot_rows(int64_t rows, int64_t depth, int64_t results, const int8_t* x, int x_zero, const int8_t* w,
+              const Channels& channels, const Stored& stored, int8_t* y, int16_t* wide, ThreadPool* pool) {
+  Isa::widen(x, rows * depth, x_zero, wide);
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; k += 4) {
+      const int64_t count = std::min<int64_t>(end - k, 4);
+      const int8_t* lines[4];
+      for (int64_t i = 0; i < 4; ++i) lines[i] = w + (k + std::min(i, count - 1)) * depth;
+      for (int64_t m = 0; m < rows; ++m) {
+        int32_t sums[4];
+        Isa::dots(wide + m * depth, lines, depth, sums);
+        for (int64_t i = 0; i < count; ++i) {
+          y[m * results + k + i] = channels.finish(sums[i], static_cast<int>(k + i), stored);
+        }
+      }
+    }
+  };
+  parallel_for(pays(results, 2 * rows * depth) ? pool : nullptr, results, 32, body);
 }
 
 template <typename Isa>
@@ -200,7 +230,8 @@ struct ConvLayer {
 
   void pack(const int8_t* w, const Channels& channels, const LayerScratch& parts, Context& context) const {
     const int64_t places = layer.r * layer.s, stride = places * layer.channels;
-    parallel_for(context.pool, layer.groups * blocks_group, 1, [&](int64_t begin, int64_t end) {
+    const int64_t blocks = layer.groups * blocks_group;
+    parallel_for(context.pool, blocks, share(blocks, 8 * block_weights), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t b = i % blocks_group, first = i / blocks_group * layer.results + b * Isa::kChannels;
         pack_channels(channels, first, width(b), Isa::kChannels,
@@ -213,16 +244,28 @@ struct ConvLayer {
     });
   }
 
+  // Whether it is a linear layer of few rows: one place, every pixel of x.
+  bool few_rows() const {
+    return layer.groups * layer.r * layer.s == 1 && layer.positions() < kFewRows && layer.rows == layer.padded_height &&
+           layer.columns == layer.padded_width && layer.rows == layer.height && layer.columns == layer.width;
+  }
+
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
              Context& context) const {
     if (!channels.valid(static_cast<int>(layer.groups * layer.results))) return Status::kBadIndex;
     const LayerScratch parts = scratch();
+    if (few_rows()) {
+      dot_rows<Isa>(layer.positions(), layer.channels, layer.results, x, x_zero, w, channels, stored, y,
+                    parts.image<int16_t>(context.scratch), context.pool);
+      return Status::kOk;
+    }
     const int16_t* image = parts.image<int16_t>(context.scratch);
     const int64_t pixel = layer.groups * depth;
     pad_image(layer, x, depth, int16_t{0}, parts.image<int16_t>(context.scratch), context.pool,
               [&](const int8_t* from, int64_t n, int16_t* to) { Isa::widen(from, n, x_zero, to); });
     pack(w, channels, parts, context);
-    parallel_for(context.pool, layer.positions(), grain_of(layer), [&](int64_t begin, int64_t end) {
+    const int64_t weights_position = layer.groups * blocks_group * block_weights;
+    for_positions(layer, weights_position, context.pool, [&](int64_t begin, int64_t end) {
       const Positions positions(layer, pixel, begin, end);
       const Steps steps(layer, pixel);
       for (int64_t i = 0; i < layer.groups * blocks_group; ++i) {
@@ -276,7 +319,7 @@ struct DepthwiseLayer {
       for (int64_t c = 0; c < width(b); ++c) packed[c] = wrap32(packed[c] - x_zero * weight_sum(w + first + c));
       Isa::pack_depthwise(layer, w + first, width(b), parts.weights(context.scratch) + b * block_weights);
     }
-    parallel_for(context.pool, layer.positions(), grain_of(layer), [&](int64_t begin, int64_t end) {
+    for_positions(layer, blocks() * block_weights, context.pool, [&](int64_t begin, int64_t end) {
       const Positions positions(layer, depth, begin, end);
       const Steps steps(layer, depth);
       for (int64_t b = 0; b < blocks(); ++b) {
@@ -291,9 +334,6 @@ struct DepthwiseLayer {
     return Status::kOk;
   }
 };
-
-// Fewer rows than this are dot products with the weights as they lie: packing would cost more than it saves.
-constexpr int64_t kFewRows = 8;
 
 // x [rows, depth], w [results, depth]
 template <typename Isa>
@@ -315,22 +355,8 @@ struct LinearLayer {
              Context& context) const {
     if (rows >= kFewRows) return ConvLayer<Isa>(layer()).run(x, x_zero, w, channels, stored, y, context);
     if (!channels.valid(static_cast<int>(results))) return Status::kBadIndex;
-    int16_t* wide = static_cast<int16_t*>(context.scratch);
-    Isa::widen(x, rows * depth, x_zero, wide);
-    parallel_for(context.pool, results, 32, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; k += 4) {
-        const int64_t count = std::min<int64_t>(end - k, 4);
-        const int8_t* lines[4];
-        for (int64_t i = 0; i < 4; ++i) lines[i] = w + (k + std::min(i, count - 1)) * depth;
-        for (int64_t m = 0; m < rows; ++m) {
-          int32_t sums[4];
-          Isa::dots(wide + m * depth, lines, depth, sums);
-          for (int64_t i = 0; i < count; ++i) {
-            y[m * results + k + i] = channels.finish(sums[i], static_cast<int>(k + i), stored);
-          }
-        }
-      }
-    });
+    dot_rows<Isa>(rows, depth, results, x, x_zero, w, channels, stored, y, static_cast<int16_t*>(context.scratch),
+                  context.pool);
     return Status::kOk;
   }
 };

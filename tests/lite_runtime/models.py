@@ -26,9 +26,9 @@ def open_model(model: Model | Graph, **options: object) -> lite.Session:
     return lite.load(model_file.write(model), **options)
 
 
-def linear_model() -> Model:
+def linear_model(weight: str = "w") -> Model:
     """y = x w with x: [batch, 2]; `train` takes a step of gradient descent on the mean square."""
-    w = Weight(np.zeros((2, 1), np.float32), name="w")
+    w = Weight(np.zeros((2, 1), np.float32), name=weight)
     x, again = (Value((BATCH, 2), name="x") for _ in range(2))
     target, lr = Value((BATCH,), name="target"), Value((), name="lr")
     infer = Graph((x,), (OPS["reshape"](x @ w, shape=(BATCH,)),), ("y",))
@@ -37,6 +37,14 @@ def linear_model() -> Model:
     (g,) = gradients([loss], [ones_like(loss)], [w])
     train = Graph((again, target, lr), (loss,), ("loss",), ((w, OPS["sgd_step"](w, g, lr)),))
     return Model({"infer": infer, "train": train}, {"licence": "CC0"})
+
+
+def two_weights() -> Model:
+    """`train` takes steps along the gradients x of `a` and 1e10 x of `b`."""
+    a, b = (Weight(np.float32(1), name=name) for name in "ab")
+    x, lr = Value((), name="x"), Value((), name="lr")
+    updates = ((a, OPS["sgd_step"](a, x, lr)), (b, OPS["sgd_step"](b, x * 1e10, lr)))
+    return Model({"train": Graph((x, lr), (a * b,), ("y",), updates)})
 
 
 def odd_model() -> Model:

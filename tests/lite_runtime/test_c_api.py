@@ -55,6 +55,14 @@ def test_a_program_trains_saves_and_opens_again(
     assert wanted in done.stdout
 
 
+def test_a_program_says_which_weight_a_model_has_not(programs: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.ms"
+    model.write_bytes(model_file.write(linear_model(weight="v")))
+    command = [programs / "train_cpp", model, tmp_path / "saved.ms"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "train_cpp: no weight w\n")
+
+
 def test_a_program_says_why_a_file_does_not_open(programs: Path, tmp_path: Path) -> None:
     damaged = bytearray(model_file.write(linear_model()))
     damaged[40] ^= 1

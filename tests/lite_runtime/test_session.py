@@ -27,6 +27,7 @@ from tests.lite_runtime.models import (
     linear_model,
     open_model,
     small_cnn,
+    two_weights,
 )
 from tests.random_graphs import random_arrays, random_graph, random_symbolic_graph
 
@@ -121,7 +122,7 @@ def test_every_element_type_goes_in_and_comes_out() -> None:
 def test_numbers_of_another_width_are_converted_where_they_fit() -> None:
     session = open_model(indices())
     assert session.run(np.array([3, 0], np.int64)).tolist() == [[9, 10, 11], [0, 1, 2]]
-    with pytest.raises(lite.LiteError, match=r"^input rows: int64\[1\], want int32$"):
+    with pytest.raises(lite.LiteError, match=r"^input rows: 1099511627776 does not fit int32$"):
         session.run(np.array([2**40]))
     with pytest.raises(lite.LiteError, match=r"^input rows: float64\[1\], want int32$"):
         session.run(np.array([1.0]))
@@ -188,6 +189,43 @@ def test_check_finite_stops_at_the_first_node_that_is_not_finite() -> None:
         open_model(graph, check_finite=True).run(np.ones(2))
 
 
+def test_check_finite_refuses_inputs_that_an_int8_model_would_hide() -> None:
+    x = Value((2,), name="x")
+    graph = Graph((x,), (OPS["quantize"](x, scale=0.1, zero_point=0),))
+    assert open_model(graph).run(np.float32([np.nan, 1])).tolist() == [-128, 10]
+    session = open_model(graph, check_finite=True)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(lite.LiteError, match=r"^input x: NaN or infinite; want finite"):
+            session.run(np.float32([bad, 1]))
+    assert session.run(np.ones(2)).tolist() == [10, 10]
+
+
+def test_an_integer_that_does_not_fit_is_named() -> None:
+    session = open_model(indices())
+    with pytest.raises(lite.LiteError, match=r"^input rows: 1099511627776 does not fit int32$"):
+        session.run(np.array([1, 2**40]))
+    with pytest.raises(lite.LiteError, match=r"^input rows: -2147483649 does not fit int32$"):
+        session.run(np.array([1, -(2**31) - 1]))
+
+
+def test_with_check_finite_a_run_that_fails_changes_no_weight() -> None:
+    """The two weights are updated one after the other; the second update overflows."""
+    model = two_weights()
+    inputs = {"x": 1.0, "lr": 1e30}
+    careless = open_model(model)
+    careless.run(inputs, "train")
+    assert careless.weights()["a"] != 1
+    assert not np.isfinite(careless.weights()["b"])
+    session = open_model(model, check_finite=True)
+    before = session.weights()
+    for bad, words in ((inputs, "sgd_step"), (inputs | {"lr": np.nan}, "^input lr: NaN")):
+        with pytest.raises(lite.LiteError, match=words):
+            session.run(bad, "train")
+        assert session.weights() == before
+    session.run(inputs | {"lr": 0.5}, "train")
+    assert session.weights() == {"a": 0.5, "b": -0.5e10}
+
+
 def test_a_plan_beyond_the_limit_is_refused() -> None:
     x = Value((BATCH, 1000), name="x")
     session = open_model(Graph((x,), (OPS["exp"](x),)), most_memory=8192)
@@ -237,6 +275,16 @@ def test_resize_plans_ahead_and_inputs_resize_by_themselves() -> None:
     ):
         with pytest.raises(lite.LiteError, match=f"^{words}"):
             session.resize(sizes)
+
+
+@pytest.mark.parametrize("entry", ["infer", "train"])
+def test_a_session_that_has_not_run_yet_refuses_sizes_that_it_cannot_run(entry: str) -> None:
+    session = open_model(small_cnn())
+    with pytest.raises(lite.LiteError, match="want less than 2\\^31 elements"):
+        session.resize({"batch": 10**9})
+    assert session.input_shapes(entry)[0] == (1, 8, 8, 3)
+    session.resize({"batch": 2})
+    assert session.input_shapes(entry)[0] == (2, 8, 8, 3)
 
 
 def test_sizes_that_do_not_fit_leave_the_session_at_the_old_ones() -> None:

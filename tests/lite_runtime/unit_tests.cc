@@ -1,14 +1,17 @@
 // Tests of parts that cannot be reached from outside: lite_unit_tests [MODEL]. Prints a line for each failure; exits
 // with their number. MODEL has an entry `train`, whose free dimensions may be 1 and 4 and whose integers may be 0.
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "core/sha256.h"
 #include "core/utf8.h"
 #include "exec/session.h"
 #include "format/expression.h"
+#include "kernels/quantized_layers.h"
 
 // Counts the program's allocations and lets one of them fail: glibc lets a program that is not static bring its own
 // malloc.
@@ -74,6 +77,30 @@ void test_sha256() {
     expect(std::memcmp(plain, fast, sizeof plain) == 0, "sha256 is the same with the processor's instructions");
   }
 #endif
+}
+
+// Whether all parts of a layer with `positions` positions of 64 weights each run on the thread that asked.
+bool runs_alone(lite::ThreadPool* pool, int64_t positions) {
+  lite::Layer layer;
+  layer.columns = positions;
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int64_t> seen{0}, elsewhere{0};
+  std::atomic<int> patience{200000};  // the caller leaves parts to the others for that long
+  lite::for_positions(layer, 64, pool, [&](int64_t begin, int64_t end) {
+    seen += end - begin;
+    if (std::this_thread::get_id() != caller) ++elsewhere;
+    while (elsewhere == 0 && --patience > 0) std::this_thread::yield();
+  });
+  expect(seen == positions, "every position is seen once");
+  return elsewhere == 0;
+}
+
+void test_threads_wake_for_large_layers_alone() {
+  lite::ThreadPool* pool = lite::ThreadPool::create(2);
+  expect(runs_alone(pool, 64), "a small layer runs on one thread");
+  expect(runs_alone(pool, 1024), "a layer of some 2^17 operations runs on one thread");
+  expect(!runs_alone(pool, 1 << 16), "a layer of 2^23 operations runs on two threads");
+  lite::ThreadPool::destroy(pool);
 }
 
 bool overlap(const lite::Block& a, const lite::Block& b) {
@@ -236,5 +263,6 @@ int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {
   test_planner();
   test_expressions();
   test_texts();
+  test_threads_wake_for_large_layers_alone();
   return failures > 100 ? 100 : failures;
 }

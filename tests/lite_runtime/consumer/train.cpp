@@ -1,4 +1,4 @@
-// What train.c does, by the C++ face: train_cpp MODEL SAVED.
+// What train.c does, by the C++ face: train_cpp MODEL SAVED. The model is `linear_model` of ../models.py.
 
 #include <cstdio>
 
@@ -20,16 +20,18 @@ int main(int argc, char** argv) {
       return fail(session);
     }
   }
-  const float loss = session.output<float>("loss", "train")[0];
+  const auto loss = session.output<float>("loss", "train");
+  if (loss.empty()) return fail(session);
   if (!session.save(argv[2])) return fail(session);
   lite::Session again = lite::Session::open(argv[2]);
   if (!again) return fail(again);
   if (!again.set_input("x", std::vector<float>{10, 1}, {1, 2})) return fail(again);  // gone by the time of the run
   const std::vector<float> one = {10, 1};
   if (!again.set_input("x", one, {1, 2}) || !again.run()) return fail(again);
-  const float y = again.output<float>("y")[0];
+  const auto y = again.output<float>("y"), w = again.weight<float>("w");
+  if (y.empty() || w.empty()) return fail(again);  // no such output, or no such weight
   const bool bad_input = again.set_input("x", one, {2}), bad_name = again.set_input("z", one, {1, 2});
   if (bad_input || bad_name || lite::Session::open("/nowhere.ms")) return 3;
-  std::printf("loss %.6f y %.4f w %.3f error %s\n", loss, y, again.weight<float>("w")[0], again.error().c_str());
+  std::printf("loss %.6f y %.4f w %.3f error %s\n", loss[0], y[0], w[0], again.error().c_str());
   return 0;
 }
