@@ -107,10 +107,12 @@ Status Session::resize(const Array<int32_t>& sizes, Error& error) {
   for (uint32_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] > 0) sizes_[i] = sizes[i];
   }
-  for (Entry* entry : entries_) {
-    if (entry == nullptr) continue;
+  for (uint32_t i = 0; i < entries_.size(); ++i) {
+    const bool callable = *model_.name(model_.entry(i).name()) != 0;  // others are sub-graphs
+    if (!callable && entries_[i] == nullptr) continue;
     Error own;
-    if (set_sizes(*entry, own) == Status::kOk || first != Status::kOk) continue;
+    Entry* at = entry(i, own);
+    if ((at != nullptr && set_sizes(*at, own) == Status::kOk) || first != Status::kOk) continue;
     error = own;
     first = own.status;
   }

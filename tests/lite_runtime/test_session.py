@@ -238,6 +238,16 @@ def test_resize_plans_ahead_and_inputs_resize_by_themselves() -> None:
             session.resize(sizes)
 
 
+def test_a_fresh_session_refuses_sizes_that_no_entry_can_have() -> None:
+    session = open_model(small_cnn())
+    with pytest.raises(lite.LiteError, match=r"want less than 2\^31 elements"):
+        session.resize({"batch": 2**31 - 1})
+    session = open_model(small_cnn())
+    with pytest.raises(lite.LiteError, match=r"want less than 2\^31 elements"):
+        session.resize({"batch": 10**9})
+    assert session.run(cnn_batch(3)["image"]).shape == (3, 5)
+
+
 def test_sizes_that_do_not_fit_leave_the_session_at_the_old_ones() -> None:
     x = Value((BATCH,), name="x")
     y = OPS["slice"](x, begin=(2,), end=(BATCH,), step=(1,))  # wants batch >= 2
