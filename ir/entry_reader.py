@@ -38,6 +38,9 @@ class EntryReader:
         self.outputs = index.words(table, "Outputs").tolist()
         self.current: list[Value] = list(index.leaves)  # by id, as far as there are any
         self.updates: dict[Weight, Value] = {}
+        self.nodes: list[tuple[Node, str]] = []  # and their places
+        self.results: list[Value] = []  # the outputs
+        self.shown: dict[Value, Weight] = {}  # views of weights -> the weight
 
     def signature(self) -> tuple[list[tuple[Shape, DType]], list[tuple[Shape, DType]]]:
         """Shapes and types of inputs and outputs. Raises FormatError."""
@@ -63,7 +66,7 @@ class EntryReader:
             self._node(row, f"{self.place}, node {i}", self.sources[i] if self.sources else "")
         if len(self.current) != len(index.leaves) + len(self.values):
             raise FormatError(f"{self.place}: id {len(self.current)} is no input and no result")
-        outputs = [self._read(i, self.place) for i in self.outputs]
+        outputs = self.results = [self._read(i, self.place) for i in self.outputs]
         names = [index.name(at) for at in index.words(table, "OutputNames").tolist()]
         if len(names) != len(outputs):
             raise FormatError(f"{self.place}: {len(names)} names for {len(outputs)} outputs")
@@ -80,6 +83,11 @@ class EntryReader:
         attrs = self._attrs(op, row.Attrs(), place)
         results = [self._type(i, place) for i in ids[n_in:]]
         node = Node(op, inputs, attrs, results, source)
+        self.nodes.append((node, place))
+        if op.view and inputs[0] is not None:
+            base = self.shown.get(inputs[0], inputs[0])
+            if isinstance(base, Weight):
+                self.shown[node.results[0]] = base
         for value, i in zip(node.results, ids[n_in:], strict=True):
             if value.index < op.updates and not self.table.Name():
                 raise FormatError(f"{place}: updates a weight in a sub-graph")
@@ -87,6 +95,25 @@ class EntryReader:
                 self._update(value, i, place)
             else:
                 self._define(i, value)
+
+    def check_reads(self) -> None:
+        """Raises FormatError where something behind an update reads the weight's old value, through
+        a view from before or in a sub-graph: the bytes that it would find are the new ones."""
+        if not self.updates:
+            return
+        read = {self.shown[v] for v in self.results if v in self.shown}
+        reached: set[Graph] = set()
+        for node, place in reversed(self.nodes):
+            for weight in node.inputs[: node.op.updates]:
+                if weight in read:
+                    raise FormatError(f"{place}: overwrites {weight!r}, which is read behind it")
+            read.update(self.shown[v] for v in node.present_inputs if v in self.shown)
+            stack = list(node.subgraphs())
+            while stack:
+                if (graph := stack.pop()) not in reached:
+                    reached.add(graph)
+                    read.update(v for v in graph.leaves if isinstance(v, Weight))
+                    stack += (s for n in graph.nodes for s in n.subgraphs())
 
     def _update(self, new: Value, number: int, place: str) -> None:
         """Put the result of an update operator in the place of the weight that it overwrites."""

@@ -19,6 +19,7 @@ from ir.index_words import (
     LOWEST_NUMBER,
     MAX_ELEMENTS,
     MAX_ENTRIES,
+    MAX_SYMBOLS,
     checked_text,
     read_expression,
 )
@@ -78,10 +79,16 @@ class Index:
         if wrong := next((s for s in rows if not 1 <= s.Low() <= s.High()), None):
             raise FormatError(f"model file: a symbol of {wrong.Low()} to {wrong.High()}, want 1 up")
         self.symbols = [self.name(s.Name()) for s in rows]
+        if len(rows) > MAX_SYMBOLS:
+            raise FormatError(f"model file: {len(rows)} symbols, want at most {MAX_SYMBOLS}")
         if not all(s.isidentifier() for s in self.symbols) or len(set(self.symbols)) != len(rows):
             raise FormatError(f"model file: symbols {self.symbols}, want different identifiers")
         ranges = {n: (s.Low(), s.High()) for n, s in zip(self.symbols, rows, strict=True)}
         self.expressions = [(r.At(), r.Size()) for r in self.rows(self.root, "Expressions", 8)]
+        if sum(size for _, size in self.expressions) > len(self.pool):
+            raise FormatError(
+                "model file: the expressions have more tokens than the pool has words"
+            )
         self.dims: dict[int, Dim] = {}
         self.leaves = self._weights(segments)
         self.entries: list[tuple[str, Graph]] = []
@@ -108,6 +115,9 @@ class Index:
             self.entries.append((name, reader.graph()))
         for number, function in self.functions.items():
             function.graph = self.entries[number][1]
+        for name, reader in self.readers:
+            if name:
+                reader.check_reads()
 
     def function(self, number: int) -> Function | None:
         """The function whose body an entry is, which may not be read yet; None: there is none."""

@@ -6,16 +6,17 @@ import struct
 from collections.abc import Sequence
 
 from ir.errors import FormatError
-from ir.symbol import Dim, Expr, maximum, minimum, postfix, symbol
+from ir.symbol import MAX_TERMS, Dim, Expr, maximum, minimum, postfix, symbol
 
 LOWEST_NUMBER = -(2**30)  # words below it name expressions, or are operations inside of one
 BASE = 2**31  # such a word is -2^31 + k
 OPERATIONS = ("+", "*", "//", "min", "max")
 FIRST_SYMBOL = 16  # k of the first symbol inside an expression
-MAX_TOKENS, MAX_STACK, MAX_TERMS = 256, 64, 256
+MAX_TOKENS, MAX_STACK = 256, 64
 MAX_ELEMENTS = 2**31 - 1  # of one tensor
 MAX_WORDS = 1024  # of an attribute
 MAX_ENTRIES, MAX_NODES = 4096, 2**16  # of a file, of one entry
+MAX_SYMBOLS = 4096  # of a file
 
 
 class Words:

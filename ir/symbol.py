@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union
 
+from ir.errors import ShapeError
+
+MAX_TERMS = 256  # of one size: products of sums grow fast, and nobody means such a size
 Dim = Union[int, "Expr"]
 Monomial = tuple["Atom", ...]  # a product of atoms, sorted by their text
 
@@ -32,7 +35,10 @@ class Atom:
 
 
 class Expr:
-    """An immutable symbolic integer. Build one with `symbol(name)` and arithmetic."""
+    """An immutable symbolic integer. Build one with `symbol(name)` and arithmetic.
+
+    Sums and products raise ShapeError where they would have more than MAX_TERMS terms.
+    """
 
     __slots__ = ("terms",)
 
@@ -43,12 +49,17 @@ class Expr:
         out = dict(self.terms)
         for m, c in _terms(other).items():
             out[m] = out.get(m, 0) + c
+        if len(out) > MAX_TERMS:
+            raise ShapeError(f"a sum of {len(out)} terms, want a size of at most {MAX_TERMS}")
         return _dim(out)
 
     def __mul__(self, other: Dim) -> Dim:
+        factor = _terms(other)
+        if (count := len(self.terms) * len(factor)) > MAX_TERMS:
+            raise ShapeError(f"a product of {count} terms, want a size of at most {MAX_TERMS}")
         out: dict[Monomial, int] = {}
         for m, c in self.terms.items():
-            for n, d in _terms(other).items():
+            for n, d in factor.items():
                 key = tuple(sorted(m + n, key=str))
                 out[key] = out.get(key, 0) + c * d
         return _dim(out)

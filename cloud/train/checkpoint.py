@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,13 +34,7 @@ def save(path: str | Path, trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.pull()
     run = {k: v for k, v in vars(checkpoint).items() if k != "weights"}
     model = Model(trainer.model.entries, {**trainer.model.metadata, KEY: json.dumps(run)})
-    path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(model_file.write(model))
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    model_file.save(model, path)
 
 
 def load(path: str | Path) -> Checkpoint:

@@ -26,6 +26,28 @@ bool write_all(int file, const void* bytes, size_t size) {
   return true;
 }
 
+bool random_number(uint64_t* number) {
+  const int source = ::open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+  if (source < 0) return false;
+  const bool good = ::read(source, number, sizeof *number) == static_cast<ssize_t>(sizeof *number);
+  ::close(source);
+  return good;
+}
+
+// A new file whose name nobody can foresee, so that neither other writers nor links that wait there are in its way.
+int create_beside(const char* path, char* part, size_t capacity) {
+  constexpr int kTries = 8;
+  int file = -1;
+  for (int i = 0; i < kTries; ++i) {
+    uint64_t number = 0;
+    if (!random_number(&number)) return -1;
+    std::snprintf(part, capacity, "%s.%016llx.part", path, static_cast<unsigned long long>(number));
+    file = ::open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (file >= 0 || errno != EEXIST) break;
+  }
+  return file;
+}
+
 }  // namespace
 
 MappedFile::~MappedFile() {
@@ -55,10 +77,10 @@ Status MappedFile::open(const char* path, Error& error) {
 
 Status write_file(const char* path, const void* bytes, size_t size, Error& error) {
   char part[PATH_MAX];
-  if (std::snprintf(part, sizeof part, "%s.%ld.part", path, static_cast<long>(::getpid())) >= PATH_MAX) {
+  if (std::strlen(path) + sizeof ".0123456789abcdef.part" > sizeof part) {
     return error.set(Status::kIo, "%.180s...: the path is too long", path);
   }
-  const int file = ::open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int file = create_beside(path, part, sizeof part);
   if (file < 0) return error.set(Status::kIo, "%.160s: %s", path, std::strerror(errno));
   // The bytes reach the disk before the name does, so that a power cut leaves one of the two files.
   bool good = write_all(file, bytes, size) && ::fsync(file) == 0;

@@ -94,7 +94,6 @@ void Entry::forget_times() {
 }
 
 Status Entry::resize(Error& error) {
-  sizes_.update();
   const Status status = apply_sizes(error);
   if (status == Status::kOk) {
     sizes_.keep();

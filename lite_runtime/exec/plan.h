@@ -15,14 +15,60 @@ struct Block {
   size_t offset = 0;  // what the planner chose
 };
 
+// An arena in which memory is taken and given back, step after step: regions in order of their offsets, free ones also
+// in a list of those of about one size. Both take constant time, so a free region may stay unused though it fits.
+class Timeline {
+ public:
+  // Room for `blocks` regions that are in use at one time.
+  [[nodiscard]] bool allocate(size_t blocks) { return regions_.allocate(2 * blocks + 1); }
+
+  void clear();
+  // The number of a region of `size` bytes, which are not 0.
+  uint32_t take(size_t size);
+  void give_back(uint32_t region);
+  size_t offset(uint32_t region) const { return regions_[region].offset; }
+  size_t end() const { return end_; }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr int kLists = 64;
+
+  struct Region {
+    size_t offset, size;
+    uint32_t before, after;           // its neighbours in the arena
+    uint32_t list_before, list_next;  // in the list of free ones
+    bool free;
+  };
+
+  static int list_of(size_t size);
+  uint32_t find(size_t size) const;
+  uint32_t add(size_t offset, size_t size, uint32_t before);
+  void remove(uint32_t region);
+  void link(uint32_t region);
+  void unlink(uint32_t region);
+
+  Array<Region> regions_;
+  uint32_t lists_[kLists];
+  uint32_t used_ = 0;       // how many of `regions_` were ever in use
+  uint32_t spare_ = kNone;  // those of them that are not: a list by `after`
+  uint32_t last_ = kNone;   // the region at the end of the arena
+  size_t end_ = 0;
+};
+
 // Lays blocks out in one arena, so that blocks that are alive at the same step do not overlap.
 //
 // Greedy (Pisarchyk and Lee, 2020): block by block, each at the lowest offset that is free over its whole life; the
-// largest first or, where that takes more memory, the longest-lived or the earliest.
+// largest first or, where that takes more memory, the longest-lived or the earliest. That takes quadratic time, so more
+// than kMostGreedy blocks are laid out step by step, in n log n.
 class Planner {
  public:
+  static constexpr size_t kMostGreedy = 4096;
+
   // Room to plan up to `blocks` blocks. False: no memory.
-  [[nodiscard]] bool allocate(size_t blocks) { return order_.allocate(blocks) && placed_.allocate(blocks); }
+  [[nodiscard]] bool allocate(size_t blocks) {
+    return order_.allocate(blocks) && placed_.allocate(blocks) &&
+           (blocks <= kMostGreedy || (region_of_.allocate(blocks) && timeline_.allocate(blocks)));
+  }
 
   // Sets the offset of every block, a multiple of Arena::kAlignment, and returns the size of the arena. No better plan
   // is looked for than one of `enough` bytes.
@@ -31,9 +77,13 @@ class Planner {
  private:
   template <typename Before>
   size_t place(Array<Block>& blocks, Before before);
+  size_t place_by_step(Array<Block>& blocks);
 
-  Array<uint32_t> order_;   // blocks, as they are placed
-  Array<uint32_t> placed_;  // blocks that have an offset, by offset
+  size_t count_ = 0;           // of blocks that want memory
+  Array<uint32_t> order_;      // those, as they are placed
+  Array<uint32_t> placed_;     // blocks that have an offset, by offset; or all, as they end
+  Array<uint32_t> region_of_;  // each block's, where they are placed by step
+  Timeline timeline_;
 };
 
 // The most bytes that are alive at one of `steps` steps: no plan can do with less. `changes` has steps + 1 elements.

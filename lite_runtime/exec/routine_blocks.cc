@@ -115,7 +115,8 @@ bool Routine::may_overwrite(uint32_t number, int32_t input, int32_t result) cons
 // The block of an input that nothing reads after this step, for one of its results; or -1.
 int32_t Routine::reused_block(uint32_t number, int32_t result) const {
   const Step& step = steps_[number];
-  for (int32_t k = 0; k < step.given; ++k) {
+  const bool loop = step.action == Action::loop;  // its state may lie nowhere but where it starts
+  for (int32_t k = loop ? result : 0; k < (loop ? std::min(result + 1, step.given) : step.given); ++k) {
     const int32_t value = step.ids[k] < 0 ? -1 : value_of(root_of(step.ids[k]));
     if (value < 0 || is_input(value) || last_read_[value] != static_cast<int32_t>(number)) continue;
     if (!may_overwrite(number, k, result)) continue;

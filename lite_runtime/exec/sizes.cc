@@ -6,20 +6,13 @@
 #include <cstring>
 
 namespace lite {
-namespace {
-
-constexpr int64_t kNone = INT64_MIN;
-
-}  // namespace
 
 Status Sizes::load(const Model& model, Error& error) {
   model_ = &model;
-  if (!symbols_.allocate(model.symbols()) || !kept_.allocate(model.symbols()) ||
-      !values_.allocate(length(model.index().expressions()))) {
+  if (!symbols_.allocate(model.symbols()) || !kept_.allocate(model.symbols())) {
     return error.set(Status::kOutOfMemory, "no memory for the sizes of a model");
   }
   for (uint32_t i = 0; i < model.symbols(); ++i) symbols_[i] = model.symbol(i).low();
-  update();
   keep();
   return Status::kOk;
 }
@@ -38,21 +31,13 @@ bool Sizes::changed() const { return !std::equal(symbols_.begin(), symbols_.end(
 
 void Sizes::keep() { std::copy(symbols_.begin(), symbols_.end(), kept_.begin()); }
 
-void Sizes::restore() {
-  std::copy(kept_.begin(), kept_.end(), symbols_.begin());
-  update();
-}
-
-void Sizes::update() {
-  for (uint32_t i = 0; i < values_.size(); ++i) {
-    if (!evaluate(model_->expression(i), symbols_.data(), &values_[i])) values_[i] = kNone;
-  }
-}
+void Sizes::restore() { std::copy(kept_.begin(), kept_.end(), symbols_.begin()); }
 
 bool Sizes::word(int32_t word, int32_t* number) const {
-  const int64_t value = is_number(word) ? word : values_[expression_of(word)];
+  int64_t value = word;
+  const bool good = is_number(word) || evaluate(model_->expression(expression_of(word)), symbols_.data(), &value);
   *number = static_cast<int32_t>(value);
-  return *number == value;
+  return good && *number == value;
 }
 
 Status Sizes::unify(const int32_t* words, const Ints& shape, const char* input, Error& error) {

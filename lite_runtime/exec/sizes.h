@@ -12,15 +12,14 @@ class Sizes {
 
   int32_t symbol(uint32_t number) const { return symbols_[number]; }
 
-  // Gives a free dimension another size, for the time being: `update` must follow before `word` is used, and in the
-  // end `keep` or `restore`.
+  // Gives a free dimension another size, for the time being: in the end `keep` or `restore` must follow.
   Status set_symbol(uint32_t number, int32_t size, Error& error);
   bool changed() const;
-  void update();
   void keep();
   void restore();
 
-  // The number that a word stands for. False: it does not fit 32 bits at these sizes.
+  // The number that a word stands for. It is computed each time: an entry uses few of a model's expressions. False: it
+  // does not fit 32 bits at these sizes.
   bool word(int32_t word, int32_t* number) const;
 
   // Chooses sizes so that shape words at `words` become `shape`, as far as they are free dimensions.
@@ -29,7 +28,6 @@ class Sizes {
  private:
   const Model* model_ = nullptr;
   Array<int32_t> symbols_, kept_;
-  Array<int64_t> values_;  // of the expressions; kNone: has no value
 };
 
 // A shape in brackets, such as "[8,3]" or, from the words of a file, "[batch,3]"; cut where it is too long.

@@ -7,11 +7,14 @@
 #include "core/utf8.h"
 #include "format/container.h"
 #include "format/verify_control.h"
+#include "format/verify_names.h"
+#include "format/verify_updates.h"
 
 namespace lite {
 namespace {
 
 constexpr uint32_t kMaxEntries = 4096;
+constexpr uint32_t kMaxSymbols = 4096;
 constexpr uint32_t kMaxNodes = 1 << 16;
 constexpr size_t kMaxSegments = 256;
 constexpr int32_t kMaxWords = 1024;
@@ -34,7 +37,9 @@ class Verifier {
       if (!is_name(model_.entry(i).name())) return bad_entry(i, "its name is outside the names");
     }
     for (uint32_t i = 0; i < model_.entries(); ++i) LITE_TRY(check_entry(i));
-    return verify_control(model_, error_);
+    LITE_TRY(verify_names(model_, error_));
+    LITE_TRY(verify_control(model_, error_));
+    return verify_updates(model_, error_);
   }
 
  private:
@@ -65,6 +70,7 @@ class Verifier {
     if (index_.pool() == nullptr || index_.names() == nullptr) return bad("no pool or no names");
     if (model_.entries() == 0 || model_.entries() > kMaxEntries) return bad("want 1 to 4096 entries");
     if (length(index_.segments()) > kMaxSegments) return bad("want at most 256 segments");
+    if (model_.symbols() > kMaxSymbols) return bad("want at most 4096 free dimensions");
     if (model_.weights() > uint32_t{1} << 28) return bad("too many weights");
     return Status::kOk;
   }
@@ -95,12 +101,16 @@ class Verifier {
     return Status::kOk;
   }
 
+  // Each has tokens of its own: together they are no longer than the pool.
   Status check_expressions() {
+    uint64_t tokens = 0;
     for (uint32_t i = 0; i < length(index_.expressions()); ++i) {
       const format::Range& range = *index_.expressions()->Get(i);
       const char* wrong = in_pool(range.at(), range.size())
                               ? check_expression({model_.pool(range.at()), range.size()}, model_.symbols())
                               : "lies outside the pool";
+      tokens += range.size();
+      if (wrong == nullptr && tokens > length(index_.pool())) wrong = "all together have more tokens than the pool";
       if (wrong != nullptr) return error_.set(Status::kBadFile, "expression %u: %s", i, wrong);
     }
     return Status::kOk;

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ir.errors import ShapeError
 from ir.symbol import (
+    MAX_TERMS,
     Dim,
     evaluate,
     maximum,
@@ -123,3 +125,15 @@ def test_dividing_by_less_than_one_is_refused() -> None:
 def test_a_free_dimension_needs_an_identifier() -> None:
     with pytest.raises(ValueError, match="want an identifier"):
         symbol("batch size")
+
+
+def test_a_size_whose_sum_of_products_explodes_is_refused_at_once() -> None:
+    total: Dim = 0
+    for i in range(16):
+        total = total + symbol(f"s{i}")
+    with pytest.raises(ShapeError, match="a product of 2176 terms, want a size of at most 256"):
+        _ = total * total * total  # the square has 136 terms
+    for i in range(MAX_TERMS - 16):
+        total = total + symbol(f"t{i}")
+    with pytest.raises(ShapeError, match="a sum of 257 terms, want a size of at most 256"):
+        _ = total + symbol("one_more")

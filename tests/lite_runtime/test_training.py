@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +116,45 @@ def test_a_model_can_be_saved_over_its_own_file(tmp_path: Path) -> None:
     session.save(path)
     train(session, 3)  # the old file is still mapped
     assert not np.array_equal(lite.load(path).weights()["w"], session.weights()["w"])
+
+
+def test_sessions_that_save_to_one_path_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+    file = model_file.write(small_cnn())
+    path, wrong = tmp_path / "m.ms", []
+
+    def save() -> None:
+        session = lite.load(file)
+        for _ in range(40):
+            session.save(path)
+
+    def look() -> None:
+        while any(t.is_alive() for t in writers):
+            if path.exists() and path.read_bytes() != file:
+                wrong.append("torn")
+
+    writers = [threading.Thread(target=save) for _ in range(4)]
+    threads = [*writers, threading.Thread(target=look)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "excepthook", lambda failed: wrong.append(str(failed.exc_value)))
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not wrong
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == file
+
+
+def test_a_link_that_waits_beside_a_file_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / f"m.ms.{os.getpid()}.part").symlink_to(victim)
+    (tmp_path / "m.ms").symlink_to(victim)
+    session = open_model(linear_model())
+    session.save(tmp_path / "m.ms")
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "m.ms").is_symlink()
+    assert (tmp_path / "m.ms").read_bytes() == session.to_bytes()
 
 
 def test_saving_to_nowhere_is_one_line(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 // Tests of parts that cannot be reached from outside: lite_unit_tests [MODEL]. Prints a line for each failure; exits
 // with their number. MODEL has an entry `train`, whose free dimensions may be 1 and 4 and whose integers may be 0.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -134,6 +136,51 @@ void test_planner() {
   }
 }
 
+// Plans `blocks`, whose lives fit `steps`, and says how much memory they took over the least that there can be.
+double plan_many(lite::Array<lite::Block>& blocks, size_t steps, size_t* planned) {
+  lite::Array<int64_t> changes;
+  lite::Planner planner;
+  expect(changes.allocate(steps + 1) && planner.allocate(blocks.size()), "there is memory for many blocks");
+  const size_t least = lite::least_size(blocks, changes);
+  *planned = planner.plan(blocks, least);
+  return static_cast<double>(*planned) / static_cast<double>(least);
+}
+
+void test_planner_of_many_blocks() {
+  constexpr size_t kCount = lite::Planner::kMostGreedy + 2000, kSteps = 3000;
+  Random random;
+  lite::Array<lite::Block> blocks;
+  size_t planned = 0;
+  expect(blocks.allocate(kCount), "there is memory");
+  for (lite::Block& block : blocks) {
+    block.size = random.below(20) == 0 ? 0 : 1 + random.below(random.below(4) == 0 ? 100000 : 1000);
+    block.first = static_cast<int32_t>(random.below(kSteps));
+    block.last = std::min<int32_t>(kSteps - 1, block.first + static_cast<int32_t>(random.below(100)));
+  }
+  expect(plan_many(blocks, kSteps, &planned) < 1.5, "many blocks take little more than the least memory");
+  for (size_t i = 0; i < kCount; ++i) {
+    const lite::Block& a = blocks[i];
+    expect(a.offset % lite::Arena::kAlignment == 0 && a.offset + a.size <= planned, "many blocks are in the arena");
+    for (size_t k = 0; k < i; ++k) expect(!overlap(a, blocks[k]), "many blocks that live together do not overlap");
+  }
+}
+
+// In quadratic time this would take minutes.
+void test_planner_is_quick_where_everything_is_alive() {
+  constexpr size_t kCount = 1 << 18;
+  lite::Array<lite::Block> blocks;
+  size_t planned = 0;
+  expect(blocks.allocate(kCount), "there is memory");
+  for (size_t i = 0; i < kCount; ++i) {
+    blocks[i].size = 1 + i % 1000;
+    blocks[i].first = static_cast<int32_t>(i);
+    blocks[i].last = kCount - 1;
+  }
+  const std::clock_t start = std::clock();
+  expect(plan_many(blocks, kCount, &planned) == 1.0, "blocks that all live at the end lie side by side");
+  expect(std::clock() - start < 10 * CLOCKS_PER_SEC, "a plan of many blocks does not take quadratic time");
+}
+
 constexpr int32_t kBase = INT32_MIN, kAdd = kBase, kMul = kBase + 1, kDiv = kBase + 2, kMin = kBase + 3,
                   kMax = kBase + 4, kX = kBase + 16, kY = kBase + 17;
 
@@ -261,6 +308,8 @@ int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {
 #endif
   test_sha256();
   test_planner();
+  test_planner_of_many_blocks();
+  test_planner_is_quick_where_everything_is_alive();
   test_expressions();
   test_texts();
   test_threads_wake_for_large_layers_alone();
