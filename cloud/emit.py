@@ -11,7 +11,7 @@ import numpy as np
 from ir.graph import Constant, Graph, Node, Value, shape_text
 from ir.op import OPS
 
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "pow": "**"}
 MOST_INLINE = 16  # elements of a constant that is written into the source
 
 
@@ -93,6 +93,8 @@ def _infix(node: Node, names: _Names) -> str:
         else names.of(v)
         for v in (a, b)
     ]
+    if node.op.name == "pow" and texts[0].startswith("-"):
+        texts[0] = f"({texts[0]})"  # ** binds more tightly than a sign
     return f"{texts[0]} {INFIX[node.op.name]} {texts[1]}"
 
 

@@ -63,6 +63,7 @@ class Conv2d(Module):
             raise ShapeError(
                 f"Conv2d: {inputs} inputs and {outputs} outputs, want multiples of {groups} groups"
             )
+        check_padding(padding)
         self.weight = _weight(rng, (outputs, *pair(size), inputs // groups), init)
         self.bias = _zeros(outputs) if bias else None
         self.stride, self.dilation = pair(stride), pair(dilation)
@@ -100,6 +101,7 @@ class DepthwiseConv2d(Module):
         bias: bool = True,
         init: init.Initializer = init.kaiming_uniform,
     ) -> None:
+        check_padding(padding)
         r, s = pair(size)
         data = init(rng, (r, s, channels), (r * s, r * s))
         self.weight = Weight(data, name="weight")
@@ -131,6 +133,7 @@ def pads(
     dilation: tuple[int, int] = (1, 1),
 ) -> tuple[int, int, int, int]:
     """(top, left, bottom, right) for windows of `size` over x [n,h,w,c]. Raises ShapeError."""
+    check_padding(padding)
     if padding == "valid":
         return (0, 0, 0, 0)
     if padding == "same":
@@ -139,11 +142,14 @@ def pads(
         return (top, left, bottom, right)
     if isinstance(padding, int):
         return (padding,) * 4
-    if isinstance(padding, tuple) and len(padding) == 2:
-        return (*padding, *padding)
-    if isinstance(padding, tuple) and len(padding) == 4:
-        return padding
-    raise ShapeError(f'padding {padding!r}: want a number, 2 or 4 numbers, "same" or "valid"')
+    return (*padding, *padding) if len(padding) == 2 else padding
+
+
+def check_padding(padding: Padding) -> None:
+    """Nothing, if `padding` is one of those that `Conv2d` explains. Raises ShapeError."""
+    numbers = isinstance(padding, int) or (isinstance(padding, tuple) and len(padding) in (2, 4))
+    if not numbers and padding not in ("same", "valid"):
+        raise ShapeError(f'padding {padding!r}: want a number, 2 or 4 numbers, "same" or "valid"')
 
 
 def _same(n: Dim, size: int, stride: int, dilation: int) -> tuple[int, int]:

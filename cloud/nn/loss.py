@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cloud import ops
+from ir.errors import DTypeError
 from ir.graph import Value
 
 Loss = Callable[..., Value]
@@ -16,7 +17,17 @@ def softmax_cross_entropy(logits: Value, labels: Value) -> Value:
 
 
 def mean_squared_error(y: Value, target: Value) -> Value:
-    """y = the mean over all elements of (y - target)^2     two of one shape -> []"""
+    """y = the mean over all elements of (y - target)^2     two of one shape -> []
+
+    A target [n] beside a result [n,1] is read as [n,1].
+    """
+    if target.dtype is not y.dtype:
+        raise DTypeError(
+            f"mean_squared_error: the target {target.name} is {target.dtype!r}, want {y.dtype!r}; "
+            f"name a float target, such as targets={{'target': ('batch', 1)}}"
+        )
+    if y.shape == (*target.shape, 1):
+        target = ops.reshape(target, shape=y.shape)
     return ops.mean_squared_error(y, target)
 
 

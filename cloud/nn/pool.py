@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloud import ops
-from cloud.nn.linear import Padding, Pair, pads, pair
+from cloud.nn.linear import Padding, Pair, check_padding, pads, pair
 from cloud.nn.module import Module
 from ir.graph import Value
 from ir.symbol import Dim
@@ -15,6 +15,7 @@ class MaxPool2d(Module):
     def __init__(
         self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid"
     ) -> None:
+        check_padding(padding)
         self.size, self.padding = pair(size), padding
         self.stride = pair(size if stride is None else stride)
 
@@ -29,6 +30,7 @@ class AvgPool2d(Module):
     def __init__(
         self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid"
     ) -> None:
+        check_padding(padding)
         self.size, self.padding = pair(size), padding
         self.stride = pair(size if stride is None else stride)
 

@@ -91,3 +91,11 @@ def test_every_result_of_a_node_and_every_update_is_returned() -> None:
     assert loss == 2
     np.testing.assert_allclose(m1, [1.9, 1.9])
     np.testing.assert_allclose(w1, [0.05, 0.05])
+
+
+def test_a_power_is_written_as_one_and_a_negative_base_in_parentheses() -> None:
+    x = Value((), name="x")
+    graph = Graph((x,), (x**2.0, ops.pow(Constant(np.float32(-2.0)), x)))
+    text = python_source(graph, "f")
+    assert "x ** 2.0" in text
+    assert "(-2.0) ** x" in text
