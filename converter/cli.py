@@ -76,6 +76,8 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     """Flags that do not go together are wrong usage."""
     if args.quantize == "int8" and not args.calibration:
         parser.error("--quantize int8 needs --calibration F.npz")
+    if args.calibration and args.quantize == "none":
+        parser.error("--calibration is for --quantize int8; --check-data gives inputs to compare")
     if args.keep_float and args.quantize == "none":
         parser.error("--keep-float is for --quantize")
     changed = args.trainable != ["*"] or args.optimizer != DEFAULT_OPTIMIZER
@@ -179,7 +181,9 @@ class _WithConfig(argparse.ArgumentParser):
         """The flags of the file, as if they stood on a command line."""
         try:
             flags = tomllib.loads(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        except OSError as e:
+            self.error(f"{path}: {e.strerror}")
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
             self.error(f"{path}: {e}")
         actions = {a.option_strings[-1].lstrip("-"): a for a in self._actions if a.option_strings}
         for name in ("config", "help", "version"):
@@ -228,7 +232,10 @@ def _arrays(path: str | None) -> dict[str, np.ndarray] | None:
     if path is None:
         return None
     try:
-        with np.load(path, allow_pickle=False) as file:
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise ConvertError(f"{path}: one array without a name, want an .npz file of arrays")
+        with file:
             return dict(file)
     except OSError as e:
         raise ConvertError(f"{path}: {e.strerror or e}") from None

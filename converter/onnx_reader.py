@@ -41,6 +41,10 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     proto = parse(source)
     graph = proto.graph
     wanted = list(outputs) or [o.name for o in graph.output]
+    made = [name for node in graph.node for name in node.output if name]
+    have = {*made, *(v.name for v in (*graph.input, *graph.initializer, *graph.output))}
+    if unknown := [name for name in wanted if name not in have]:
+        raise ConvertError(f"no output {unknown}; there are {', '.join(made) or 'none'}")
     nodes = _needed(graph, wanted)
     _refuse_unknown(nodes)
     opset = max((o.version for o in proto.opset_import if o.domain in DOMAINS), default=1)

@@ -76,6 +76,7 @@ def convert(
     start = time.perf_counter()
     asked = Options(**options)
     with _one_error(source):
+        _check_target(source, Path(target))
         made = _Conversion(source, asked, Report(_name(source), str(target), "", 0), passes)
         _write(Path(target), made.run())
     made.report.seconds = time.perf_counter() - start
@@ -162,6 +163,12 @@ class _Conversion:
         samples = dict(self.asked.calibration or {})
         check.check_data(graph, samples, "calibration")
         found = quantized(graph, samples, keep_float=self.asked.keep_float)
+        if self.asked.train and not count_int8(found.graph):
+            raise ConvertError(
+                f"{self.report.source}: nothing can be int8, for what trains stays float32 and "
+                f"{', '.join(w.name or '' for w in graph.weights if w.trainable)} train; "
+                "name fewer (--trainable)"
+            )
         self.report.layers = [
             {"source": n.source, "op": n.operator, "sqnr_db": min(n.sqnr_db, 200.0)}
             for n in layer_noise(found, samples)
@@ -267,6 +274,12 @@ def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Iterator[tuple[st
     for run in passes:
         graph = run(graph)
         yield run.__name__, graph
+
+
+def _check_target(source: Source, target: Path) -> None:
+    """The source is never overwritten, by whatever name it is called."""
+    if isinstance(source, (str, Path)) and target.exists() and target.samefile(source):
+        raise ConvertError(f"{target}: is the source itself, want another file to write")
 
 
 def _write(target: Path, data: bytes) -> None:

@@ -15,8 +15,9 @@ from cloud.nas.cost import device_id
 from cloud.nas.library import INDEX, Entry, Library, LibraryError
 from ir.version import version
 
-EXAMPLES = """examples:
-  ms-library build out/library --recipe examples.watch.variants:variants
+EXAMPLE_RECIPE = "examples.watch.variants:variants"
+EXAMPLES = f"""examples:
+  ms-library build out/library --recipe {EXAMPLE_RECIPE}
   ms-library search out/library --latency-ms 5 --min-accuracy 0.8
   ms-library add out/library model.ms --name mine --task watch --accuracy 0.91
   ms-library export out/library mine -o mine.ms
@@ -52,6 +53,8 @@ def _build(library: Library, args: argparse.Namespace) -> None:
 def _rows(recipe: str) -> Iterator[tuple[str, bytes, str, float, dict[str, str]]]:
     """What the recipe yields: name, bytes of a .ms file, task, accuracy, facts."""
     module, _, function = recipe.partition(":")
+    if not (module and function):
+        raise LibraryError(f"recipe {recipe!r}: want MODULE:FUNCTION, such as {EXAMPLE_RECIPE}")
     sys.path.insert(0, "")
     try:
         for name, data, task, accuracy, facts in getattr(
@@ -68,14 +71,21 @@ def _rows(recipe: str) -> Iterator[tuple[str, bytes, str, float, dict[str, str]]
 
 
 def _add(library: Library, args: argparse.Namespace) -> None:
+    replaced = args.name in library.entries
     entry = library.add(args.name, args.model, task=args.task, accuracy=args.accuracy)
     print(json.dumps(asdict(entry), indent=2) if args.json else _line(entry))
+    if replaced:
+        print(f"replaced the model that was called {args.name}", file=sys.stderr)
 
 
 def _search(library: Library, args: argparse.Namespace) -> None:
     device = args.device or device_id(1)
     if args.latency_ms is not None and device == device_id(1):
         library.measure()
+    known = {d for e in library.entries.values() for d in e.latency_ms}
+    if args.device and args.device not in known:
+        have = ", ".join(sorted(known)) or "none"
+        raise LibraryError(f"no times on {args.device}; there are times on {have}")
     found = library.search(
         latency_ms=args.latency_ms,
         device=device,

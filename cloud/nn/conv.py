@@ -46,7 +46,7 @@ class Conv2d(Module):
         self.weight = new_weight(rng, (outputs, *pair(size), inputs // groups), init)
         self.bias = zero_bias(outputs) if bias else None
         self.stride, self.dilation = pair(stride), pair(dilation)
-        self.padding, self.groups = padding, groups
+        self.padding, self.groups = checked_padding(padding), groups
 
     def forward(self, x: Value) -> Value:
         size = self.weight.shape[1:3]
@@ -84,7 +84,8 @@ class DepthwiseConv2d(Module):
         data = init(rng, (r, s, channels), (r * s, r * s))
         self.weight = Weight(data, name="weight")
         self.bias = zero_bias(channels) if bias else None
-        self.stride, self.dilation, self.padding = pair(stride), pair(dilation), padding
+        self.stride, self.dilation = pair(stride), pair(dilation)
+        self.padding = checked_padding(padding)
 
     def forward(self, x: Value) -> Value:
         size = self.weight.shape[:2]
@@ -211,6 +212,14 @@ def pair(size: Pair) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
+def checked_padding(padding: Padding) -> Padding:
+    """`padding`, if it is one of those that `Conv2d` explains. Raises ShapeError."""
+    numbers = isinstance(padding, int) or (isinstance(padding, tuple) and len(padding) in (2, 4))
+    if not numbers and padding not in ("same", "valid"):
+        raise ShapeError(f'padding {padding!r}: want a number, 2 or 4 numbers, "same" or "valid"')
+    return padding
+
+
 def pads(
     padding: Padding,
     x: Value,
@@ -227,11 +236,8 @@ def pads(
         return (top, left, bottom, right)
     if isinstance(padding, int):
         return (padding,) * 4
-    if isinstance(padding, tuple) and len(padding) == 2:
-        return (*padding, *padding)
-    if isinstance(padding, tuple) and len(padding) == 4:
-        return padding
-    raise ShapeError(f'padding {padding!r}: want a number, 2 or 4 numbers, "same" or "valid"')
+    assert isinstance(padding, tuple), "checked when the layer was made"
+    return (*padding, *padding) if len(padding) == 2 else padding
 
 
 def _same(n: Dim, size: int, stride: int, dilation: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from cloud import ops
 from ir.dtype import DType
-from ir.errors import ShapeError
+from ir.errors import DTypeError, ShapeError
 from ir.graph import Constant, Value, shape_text
 from ir.ops.rules import elements
 
@@ -88,7 +88,17 @@ def _share(target: Value, positive: float) -> Value:
 
 
 def mean_squared_error(y: Value, target: Value) -> Value:
-    """y = the mean over all elements of (y - target)^2     two of one shape -> []"""
+    """y = the mean over all elements of (y - target)^2     two of one shape -> []
+
+    A target [n] beside a result [n,1] is read as [n,1].
+    """
+    if target.dtype is not y.dtype:
+        raise DTypeError(
+            f"mean_squared_error: the target {target.name} is {target.dtype!r}, want {y.dtype!r}; "
+            f"name a float target, such as targets={{'target': ('batch', 1)}}"
+        )
+    if y.shape == (*target.shape, 1):
+        target = ops.reshape(target, shape=y.shape)
     return ops.mean_squared_error(y, target)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloud import ops
-from cloud.nn.conv import Padding, Pair, pads, pair
+from cloud.nn.conv import Padding, Pair, checked_padding, pads, pair
 from cloud.nn.module import Module
 from ir.graph import Value
 from ir.symbol import Dim
@@ -15,7 +15,7 @@ class MaxPool2d(Module):
     def __init__(
         self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid"
     ) -> None:
-        self.size, self.padding = pair(size), padding
+        self.size, self.padding = pair(size), checked_padding(padding)
         self.stride = pair(size if stride is None else stride)
 
     def forward(self, x: Value) -> Value:
@@ -29,7 +29,7 @@ class AvgPool2d(Module):
     def __init__(
         self, size: Pair, *, stride: Pair | None = None, padding: Padding = "valid"
     ) -> None:
-        self.size, self.padding = pair(size), padding
+        self.size, self.padding = pair(size), checked_padding(padding)
         self.stride = pair(size if stride is None else stride)
 
     def forward(self, x: Value) -> Value:

@@ -36,6 +36,10 @@ class History:
     def __getitem__(self, name: str) -> list[float]:
         return [r[name] for r in self.records]
 
+    def items(self) -> list[tuple[str, list[float]]]:
+        """Each measure's name and its values by epoch."""
+        return [(name, self[name]) for name in (self.records[0] if self.records else ())]
+
     def __len__(self) -> int:
         return len(self.records)
 
@@ -74,6 +78,9 @@ def fit(
     was never stopped. After an interrupt (KeyboardInterrupt) the module holds the weights of the
     last whole step.
     """
+    for name, examples in (("data", data), ("validation", validation)):
+        if examples is not None and not len(examples):
+            raise ValueError(f"fit: {name} has 0 examples, want at least 1")
     trainer = Trainer(
         module, data, optimizer=optimizer, loss=loss, metrics=metrics, trainable=trainable,
         inputs=inputs, accumulate=accumulate, engine=engine, threads=threads,

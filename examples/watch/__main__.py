@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if importlib.util.find_spec("matplotlib") is None:
             raise DemoError("the report needs matplotlib; pip install 'mindspan[demo]'")
         result = report.summarise(*run(Demo(args.out, args.data, say, args.fresh), args.seeds))
-        print(report.text(result))
+        print(f"\n{report.text(result)}")
         print(f"\nin {args.out}: {', '.join(report.write(result, args.out))}")
         say("done")
         return 0

@@ -11,6 +11,7 @@ from typing import Any
 
 from ir.files import write_whole
 
+TITLE = "From the cloud to the watch and back"
 Result = dict[str, Any]
 Spread = dict[str, Any]  # mean, sd
 WHEN = {
@@ -98,8 +99,8 @@ def write(result: Result, folder: Path) -> list[str]:
 
 
 def text(result: Result) -> str:
-    """The tables and the notes below them."""
-    return "\n\n".join(["", *map(str, tables(result)), *notes(result)])
+    """A title, the tables, and the notes below them."""
+    return "\n\n".join([TITLE, *map(str, tables(result)), *notes(result)])
 
 
 def tables(result: Result) -> list[Table]:

@@ -118,6 +118,7 @@ def test_shapes_outputs_and_real_check_data(
         ["m.onnx", "--no-such-flag"],
         ["m.onnx", "--quantize", "int4"],
         ["m.onnx", "--quantize", "int8"],
+        ["m.onnx", "--calibration", "c.npz"],
         ["m.onnx", "--check", "0"],
         ["m.onnx", "--input", "x"],
         ["m.onnx", "--input", "x=0,3"],
@@ -145,6 +146,8 @@ def test_wrong_usage_exits_with_2(argv: list[str], ms_convert: Run) -> None:
         ["{mlp}", "--tol", "1e-12"],
         ["{mlp}", "--input", "z=3,20"],
         ["{mlp}", "--output", "z"],
+        ["{mlp}", "-o", "m.onnx"],
+        ["{mlp}", "-o", "../{folder}/m.onnx"],
         ["{mlp}", "--train", "--trainable", "none.*"],
         ["{mlp}", "--check-data", "none.npz"],
         ["{mlp}", "--check-data", "{mlp}"],
@@ -161,11 +164,48 @@ def test_a_failure_exits_with_1_and_one_line_and_writes_nothing(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.onnx").write_bytes(exported("mlp").read_bytes())
-    code, out, err = ms_convert(*(a.format(mlp="m.onnx") for a in argv))
+    code, out, err = ms_convert(*(a.format(mlp="m.onnx", folder=tmp_path.name) for a in argv))
     assert (code, out) == (1, "")
     assert err.startswith("ms-convert: ")
     assert err.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_the_source_is_never_overwritten(
+    ms_convert: Run, exported: Exported, tmp_path: Path
+) -> None:
+    source = tmp_path / "m.onnx"
+    source.write_bytes(exported("mlp").read_bytes())
+    before = source.read_bytes()
+    (tmp_path / "link").symlink_to(source)
+    for target in (source, tmp_path / "link"):
+        code, _, err = ms_convert(source, "-o", target)
+        assert (code, source.read_bytes()) == (1, before)
+        assert err == f"ms-convert: {target}: is the source itself, want another file to write\n"
+
+
+def test_int8_of_a_model_that_trains_as_a_whole_is_refused(
+    ms_convert: Run, exported: Exported, tmp_path: Path, calibration: Path
+) -> None:
+    code, _, err = ms_convert(
+        exported("lenet"), "-o", tmp_path / "m.ms", "--train",
+        "--quantize", "int8", "--calibration", calibration,
+    )  # fmt: skip
+    assert code == 1
+    assert "nothing can be int8, for what trains stays float32 and 0.weight, " in err
+    assert "name fewer (--trainable)" in err
+    assert not (tmp_path / "m.ms").exists()
+
+
+def test_an_output_that_is_not_there_and_an_array_without_a_name_say_so(
+    ms_convert: Run, exported: Exported, tmp_path: Path
+) -> None:
+    _, _, err = ms_convert(exported("mlp"), "-o", tmp_path / "m.ms", "--output", "z")
+    assert "no output ['z']; there are " in err
+    assert ", y\n" in err
+    np.save(tmp_path / "x.npy", samples("mlp")["x"])
+    argv = exported("mlp"), "-o", tmp_path / "m.ms", "--check-data", tmp_path / "x.npy"
+    assert "x.npy: one array without a name" in ms_convert(*argv)[2]
 
 
 def test_a_report_that_cannot_be_written_is_a_failure(
@@ -232,6 +272,11 @@ def test_a_wrong_configuration_is_wrong_usage(
     code, _, err = ms_convert("m.onnx", "--config", config)
     assert code == 2
     assert message in err
+
+
+def test_a_configuration_that_is_not_there_is_named_once(ms_convert: Run) -> None:
+    _, _, err = ms_convert("m.onnx", "--config", "nope.toml")
+    assert err.endswith("ms-convert: error: nope.toml: No such file or directory\n")
 
 
 def key_files(folder: Path) -> tuple[dict[str, Path], str]:

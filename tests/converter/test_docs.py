@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
+from converter.onnx_reader import read_onnx
 from converter.onnx_rules import RULES
+from converter.onnx_rules.elementwise import DIRECT
 from converter.passes import PASSES
 from converter.pipeline import TOLERANCE
 from tests.converter.torch_models import quiet
@@ -23,9 +26,26 @@ def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
         exec(compile(block, "docs/converter.md", "exec"), {})
 
 
-def test_the_operators_of_the_page_are_those_that_have_a_rule() -> None:
-    listed = PAGE.split("## ONNX operators")[1].split("float32.\n")[1].split()
-    assert listed == sorted(RULES)
+def test_the_rules_of_the_page_are_those_of_the_code() -> None:
+    listed = PAGE.split("By rules of their own:")[1].split()
+    assert listed == sorted(RULES.keys() - DIRECT.keys())
+
+
+EXPORTS = {
+    "folded": {},
+    "dynamo": {"dynamo": True, "verbose": False},
+    "preserved": {"training": torch.onnx.TrainingMode.PRESERVE},
+}
+
+
+@pytest.mark.parametrize("way", EXPORTS)
+def test_weights_keep_their_names_by_the_ways_of_the_page(way: str, tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2)).eval()
+    options = {"dynamo": False, **EXPORTS[way]}
+    with quiet():
+        torch.onnx.export(net, (torch.zeros(1, 1, 4, 4),), tmp_path / "net.onnx", **options)
+    names = [w.name for w in read_onnx(tmp_path / "net.onnx").weights]
+    assert ("0.weight" in names) == (way != "folded")
 
 
 def test_the_passes_of_the_page_are_those_that_run_in_their_order() -> None:

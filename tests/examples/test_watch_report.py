@@ -177,7 +177,8 @@ def test_the_files_are_the_text_the_page_and_the_data(
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == sorted(names)
     read = {p.name: p.read_text() for p in (tmp_path / "new").iterdir()}
     assert read["report.html"] == html
-    assert read["report.txt"].strip() == report.text(result).strip()
+    assert read["report.txt"] == report.text(result).rstrip() + "\n"
+    assert read["report.txt"].startswith(f"{report.TITLE}\n\n")
     assert json.loads(read["report.json"]) == json.loads(json.dumps(result))
 
 

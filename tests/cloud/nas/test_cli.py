@@ -102,6 +102,8 @@ def test_add_takes_a_file_and_show_lists_the_most_accurate_first(
     add = ["add", str(built), str(path), "--name", "mine", "--task", "toy", "--accuracy", "0.8"]
     assert main([*add, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "mine"
+    assert main(add) == 0
+    assert capsys.readouterr().err == "replaced the model that was called mine\n"
     assert main(["show", str(built)]) == 0
     shown = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["large", "mine", "small"]
@@ -128,7 +130,8 @@ def test_search_says_how_fast_the_fastest_is_when_nothing_fits(
     error = fails(capsys, "search", built, "--latency-ms", "0.5")
     assert "none of 2 models fits; the fastest takes 1.0000 ms" in error
     error = fails(capsys, "search", built, "--latency-ms", "5", "--device", "a_phone-1t")
-    assert "no times on a_phone-1t" in error
+    assert f"no times on a_phone-1t; there are times on {device_id(1)}" in error
+    assert "no times on a_phone-1t" in fails(capsys, "search", built, "--device", "a_phone-1t")
     fails(capsys, "search", built, "--min-accuracy", "0.95")
     fails(capsys, "search", built, "--max-size-kb", "0.1")
     fails(capsys, "search", built, "--task", "other")

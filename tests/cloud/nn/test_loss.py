@@ -14,6 +14,7 @@ from cloud import value_and_grad
 from cloud.interpreter import run
 from cloud.nn import loss
 from ir.dtype import DType
+from ir.errors import DTypeError
 from ir.graph import Graph, Value
 
 RNG = np.random.default_rng(0)
@@ -84,3 +85,15 @@ def test_correct_counts_the_examples_whose_largest_logit_is_the_label() -> None:
     (n,) = run(graph, logits, LABELS)
     assert n == np.sum(logits.argmax(1) == LABELS)
     assert run(graph, logits, logits.argmax(1).astype(np.int32))[0] == 6
+
+
+def test_mean_squared_error_reads_a_target_without_the_last_axis_of_1() -> None:
+    y, target = Value((4, 1)), Value((4,))
+    graph = Graph((y, target), (loss.mean_squared_error(y, target),))
+    a, b = np.float32([[1], [2], [3], [4]]), np.float32([1, 1, 1, 1])
+    assert run(graph, a, b)[0] == 3.5
+
+
+def test_mean_squared_error_refuses_integers_and_says_how_to_give_floats() -> None:
+    with pytest.raises(DTypeError, match="the target label is i32, want f32; name a float target"):
+        loss.mean_squared_error(Value((4, 1)), Value((4,), DType.i32, name="label"))

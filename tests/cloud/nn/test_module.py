@@ -216,7 +216,11 @@ def test_a_residual_that_does_not_fit_says_so() -> None:
 @pytest.mark.parametrize("padding", [(1, 2, 3), "full", 1.5])
 def test_a_padding_that_is_none_is_refused(padding: Any) -> None:
     with pytest.raises(ShapeError, match="want a number, 2 or 4 numbers"):
-        nn.Conv2d(1, 1, 3, padding=padding, rng=rng())(np.zeros((1, 4, 4, 1), np.float32))
+        nn.Conv2d(1, 1, 3, padding=padding, rng=rng())
+    with pytest.raises(ShapeError, match="want a number, 2 or 4 numbers"):
+        nn.DepthwiseConv2d(1, 3, padding=padding, rng=rng())
+    with pytest.raises(ShapeError, match="want a number, 2 or 4 numbers"):
+        nn.MaxPool2d(2, padding=padding)
 
 
 def test_same_padding_with_stride_of_a_free_size_is_refused() -> None:

@@ -155,6 +155,7 @@ def test_regression_takes_float_targets_and_reports_the_loss_alone(engine: str) 
         progress=False,
     )
     assert set(history.records[0]) == {"loss", "lr"}
+    assert dict(history.items()) == {"loss": history["loss"], "lr": [0.1] * 30}
     np.testing.assert_allclose(layer.weight.data, [[1, -2, 0.5]], atol=0.01)
 
 

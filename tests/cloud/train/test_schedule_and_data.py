@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cloud.train import ArrayDataset, add_noise, batches, flip_horizontal, random_shift, schedule
+from cloud import nn
+from cloud.train import (
+    SGD,
+    ArrayDataset,
+    add_noise,
+    batches,
+    fit,
+    flip_horizontal,
+    random_shift,
+    schedule,
+)
 
 
 def rng() -> np.random.Generator:
@@ -44,6 +54,14 @@ def test_columns_take_the_types_of_models() -> None:
 def test_columns_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match=r"columns of length \{'x': 2, 'y': 3\}"):
         ArrayDataset(x=np.zeros(2), y=np.zeros(3))
+
+
+def test_training_on_no_examples_is_refused() -> None:
+    net = nn.Linear(2, 2, rng=rng())
+    some, none = data(), data()[:0]
+    for examples, validation, name in ((none, some, "data"), (some, none, "validation")):
+        with pytest.raises(ValueError, match=f"{name} has 0 examples, want at least 1"):
+            fit(net, examples, optimizer=SGD(0.1), epochs=1, validation=validation)
 
 
 def test_batches_without_rng_are_in_order_and_end_with_a_short_one() -> None:
