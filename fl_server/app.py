@@ -12,14 +12,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from fl_server import api, messages
 from fl_server.bell import Bell
 from fl_server.clients import Clients, StaleCounter
 from fl_server.enrolment import load_authority
 from fl_server.errors import FlError
+from fl_server.guard import Guard
 from fl_server.rounds import Rounds
-from fl_server.settings import Settings
+from fl_server.settings import Settings, problem
 from fl_server.store import Store
 
 _log = logging.getLogger(__name__)
@@ -36,8 +38,8 @@ class Service:
         self.store = Store(settings.folder, settings.database_url)
         self.admin_token = self._token("admin.token", settings.admin_token)
         self.enrol_token = self._token("enrol.token", settings.enrol_token)
-        key_file = settings.authority_key or settings.folder / "ca.key"
-        self.authority = load_authority(key_file, settings.random)
+        self.authority_file = settings.authority_key or settings.folder / "ca.key"
+        self.authority = load_authority(self.authority_file, settings.random)
         self.clients = Clients(self.store, self.authority, settings, self.enrol_token)
         self.rounds = Rounds(self.store, self.clients, settings)
         self.bell = Bell()
@@ -48,8 +50,9 @@ class Service:
         while True:
             try:
                 next_deadline = await asyncio.to_thread(self.rounds.tick)
-            except (SQLAlchemyError, OSError) as error:
-                _log.error("the store failed: %s", _one_line(error))
+            except Exception:
+                # Without the clock no round would ever end again.
+                _log.exception("the clock goes on after an error")
                 next_deadline = None
             left = _LONGEST_NAP_S
             if next_deadline is not None:
@@ -76,11 +79,20 @@ def create_app(settings: Settings) -> FastAPI:
                 await clock
             service.store.close()
 
-    app = FastAPI(title="MindSpan federated server", lifespan=lifespan)
+    app = FastAPI(title="MindSpan federated server", lifespan=lifespan, openapi_url=None)
     app.state.service = service
     app.include_router(api.device_routes(service))
     app.include_router(api.admin_routes(service))
+    app.add_middleware(
+        Guard,
+        may_enter=lambda path, header: (
+            not path.startswith("/admin/") or api.is_admin(header, service.admin_token)
+        ),
+        limit_of=lambda method, path: api.body_limit(settings, method, path),
+        body_s=settings.body_s,
+    )
     app.add_exception_handler(FlError, _refuse)
+    app.add_exception_handler(ClientDisconnect, _nobody_there)
     app.add_exception_handler(RequestValidationError, _refuse_request)
     app.add_exception_handler(HTTPException, _refuse_http)
     app.add_exception_handler(SQLAlchemyError, _come_again)
@@ -99,6 +111,8 @@ def _refuse(_: Request, error: Exception) -> Response:
 def _refuse_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    if first["loc"][0] == "body" and len(first["loc"]) == 2:
+        return _line(f"Malformed: {problem(first)}", 422)
     where = ".".join(str(part) for part in first["loc"])
     return _line(f"Malformed: {where}: {first['msg']}", 422)
 
@@ -106,6 +120,10 @@ def _refuse_request(_: Request, error: Exception) -> Response:
 def _refuse_http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _line(f"{error.detail}", error.status_code)
+
+
+def _nobody_there(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)
 
 
 def _come_again(_: Request, error: Exception) -> Response:

@@ -20,11 +20,6 @@ class Bell:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
-    def detach(self) -> None:
-        """Let everybody go: nothing is waited for any more."""
-        self._wake()
-        self._loop = None
-
     def ring(self) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake)

@@ -31,14 +31,14 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = parser_of("ms-serve", "The federated server.", _SERVE_EXAMPLES)
     _add_place(parser)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8440, help="0 for any that is free")
-    parser.add_argument("--tenant", default="default")
+    parser.add_argument("--host", default="127.0.0.1", help="(%(default)s)")
+    parser.add_argument("--port", type=int, default=8440, help="0: any (%(default)s)")
+    parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
     parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
     parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
-    parser.add_argument("--tls-cert", metavar="FILE")
-    parser.add_argument("--tls-key", metavar="FILE")
-    parser.add_argument("--poll-s", type=float, default=20.0, help="how long requests are held")
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM; else plain HTTP")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM, of the certificate")
+    parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
     # A word first is a thing to do to a server that runs; without one, this is the server.
     if given and given[0] in ("task", "status"):
         word, rest = given[0], given[1:]
@@ -56,9 +56,9 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--model", type=Path, metavar="M.ms", help="train this model on --data")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="one .npz for each device")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=1, help="of a device (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=16, help="(%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of data and order (%(default)s)")
     parser.add_argument(
         "--drop",
         action="append",
@@ -69,7 +69,24 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
     _add_settings(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
     options = parser.parse_args(arguments)
+    _check_simulation(parser, options)
     return exit_code("ms-simulate", lambda: _simulate(options))
+
+
+def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Options that no simulation has are wrong usage."""
+    if options.devices < 2 or options.rounds < 1:
+        parser.error(f"{options.devices} devices and {options.rounds} rounds, want 2 and 1 or more")
+    if options.model and not options.data:
+        parser.error("--model needs --data, a folder with a .npz file for each device")
+    try:
+        from fl_server.settings import TaskSettings
+
+        TaskSettings.checked(name="simulated", **dict(options.set))
+    except ImportError:
+        return  # said where the server is started
+    except SettingsError as error:
+        parser.error(f"--set: {error}")
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -101,7 +118,7 @@ def _create_task(options: argparse.Namespace) -> int:
         from fl_server.device.trainer import initial_weights
 
         weights = initial_weights(model)
-    settings = {"rounds": options.rounds, **_settings(options.set)}
+    settings = {"rounds": options.rounds, **dict(options.set)}
     with Operator(options.server, _token(options)) as operator:
         status = operator.create_task(options.name, model, weights, **settings)
     _show(status, options.json)
@@ -157,7 +174,7 @@ def _simulate(options: argparse.Namespace) -> int:
         rounds=options.rounds,
         cohort_floor=floor,
         stop_after=dict(enumerate(stages)),
-        settings=settings | _settings(options.set),
+        settings=settings | dict(options.set),
         progress=progress,
     )
     if options.json:
@@ -170,10 +187,12 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _task_parser() -> argparse.ArgumentParser:
     parser = parser_of("ms-serve task", "Start training a model.", _SERVE_EXAMPLES)
-    parser.add_argument("name")
-    parser.add_argument("--model", type=Path, required=True, metavar="M.ms")
+    parser.add_argument("name", help="the task's name")
+    parser.add_argument(
+        "--model", type=Path, required=True, metavar="M.ms", help="has a train entry"
+    )
     parser.add_argument("--weights", type=Path, metavar="FILE", help="float32; else the model's")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1, help="(%(default)s)")
     _add_settings(parser)
     return _add_server(parser)
 
@@ -186,39 +205,48 @@ def _status_parser() -> argparse.ArgumentParser:
 
 def _add_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     _add_place(parser)
-    parser.add_argument("--server", default="http://127.0.0.1:8440", metavar="URL")
+    parser.add_argument(
+        "--server", default="http://127.0.0.1:8440", metavar="URL", help="(%(default)s)"
+    )
     parser.add_argument("--token", default="", help="else read from the folder's admin.token")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="all figures")
     return parser
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folder", type=Path, default=Path("fl-state"), help="(%(default)s)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("fl-state"), help="keys and state (%(default)s)"
+    )
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the task"
+        "--set",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the task (docs/federated.md lists them); may be repeated",
     )
 
 
-def _settings(pairs: list[str]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise SettingsError(f"--set {pair}: NAME=VALUE is wanted")
-        try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
-    return settings
+def _setting(text: str) -> tuple[str, Any]:
+    """The name and value of NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r}: want NAME=VALUE such as min_cohort=24")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _token(options: argparse.Namespace) -> str:
     path = options.folder / "admin.token"
-    if options.token or not path.is_file():
+    if options.token:
         return str(options.token)
+    if not path.is_file():
+        raise SettingsError(f"{path}: not there; want the server's --folder, or --token")
     return str(path.read_text().strip())
 
 

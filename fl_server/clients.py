@@ -153,6 +153,11 @@ class Clients:
             return int(db.scalar(query) or 0)
 
 
+def claimed_client(header: str) -> int:
+    """Whom an authorization header names; nothing is proven by that.     raises Unauthorised"""
+    return _parse(header)[0]
+
+
 def _parse(header: str) -> tuple[int, int, bytes]:
     found = _HEADER.fullmatch(header)
     if found is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from fl_server.errors import FlError, SettingsError
+from fl_server.errors import FlError, ServerRefused, SettingsError
 
 
 def version_of_package() -> str:
@@ -37,9 +38,15 @@ def exit_code(command: str, work: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"{command}: interrupted", file=sys.stderr)
         return 130
-    except (FlError, OSError) as error:
-        line = " ".join(str(error).split())
-        print(f"{command}: {type(error).__name__}: {line}", file=sys.stderr)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: nothing more to write at exit
+        return 1
+    except OSError as error:
+        print(f"{command}: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except FlError as error:
+        text = error.reason if isinstance(error, ServerRefused) else str(error)
+        print(f"{command}: {' '.join(text.split())}", file=sys.stderr)
         return 1
 
 

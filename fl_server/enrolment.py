@@ -59,10 +59,10 @@ class Authority:
 def load_authority(path: Path, random: RandomBytes) -> Authority:
     """The authority of a key file; a missing one is made, with its public key beside it."""
     if not path.exists():
-        write_file(path, random(KEY_SIZE), mode=0o600)
+        write_file(path, random(KEY_SIZE))
     seed = path.read_bytes()
     if len(seed) != KEY_SIZE:
         raise SettingsError(f"{path}: {len(seed)} bytes, an authority's key has {KEY_SIZE}")
     authority = Authority(seed)
-    write_file(path.with_suffix(".pub"), authority.public.hex().encode() + b"\n")
+    write_file(path.with_suffix(".pub"), authority.public.hex().encode() + b"\n", mode=0o644)
     return authority

@@ -59,6 +59,10 @@ class KeysNotDistinct(ProtocolError):
     """Two adverts carry one key."""
 
 
+class BadKey(ProtocolError):
+    """An advertised key is no canonical point that gives a shared secret."""
+
+
 class SwappedKey(ProtocolError):
     """The client's own advert came back changed, or not at all."""
 
@@ -138,6 +142,12 @@ class TooLarge(FlError):
     status = 413
 
 
+class TooSlow(FlError):
+    """The body did not come in time."""
+
+    status = 408
+
+
 class Gone(FlError):
     """The stage, or the round, is over."""
 
@@ -167,6 +177,12 @@ class ServerRefused(FlError):
     def kind(self) -> str:
         """The name of the error on the server's side."""
         return str(self).partition(":")[0]
+
+    @property
+    def reason(self) -> str:
+        """What the server said, without the error's name."""
+        kind, _, text = str(self).partition(": ")
+        return text if kind.isidentifier() and text else str(self)
 
 
 class TrainingFailed(FlError):

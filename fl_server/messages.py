@@ -9,7 +9,7 @@ from typing import Annotated
 from fl_server.secagg.certificate import Certificate
 from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
-from fl_server.secagg.wire import U8, U32, U64, Digest, Key, Message, Name, Signature, Sized
+from fl_server.secagg.wire import U8, U16, U32, U64, Digest, Key, Message, Name, Signature, Sized
 
 MEDIA_TYPE = "application/x-mindspan"
 
@@ -57,12 +57,14 @@ class CheckIn(Message):
 
 @dataclass(frozen=True)
 class Offer(Message):
-    """A round to join: what to download, and how the update will be encoded."""
+    """A round to join: what to download, how the update will be encoded, and the cohort's size."""
 
     context: Context
     model: Digest
     weights: Digest
     encoding: Encoding
+    min_cohort: U16
+    target_cohort: U16
 
 
 @dataclass(frozen=True)

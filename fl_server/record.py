@@ -98,12 +98,20 @@ def failures_in_a_row(db: Connection, task: str) -> int:
     return count
 
 
+def blamed(store: Store, task: str) -> set[int]:
+    """Whom evidence has named in any round of a task."""
+    with store.begin() as db:
+        summaries = db.scalars(select(table.c.summary).where(table.c.task == task))
+        return {client for text in summaries for client in json.loads(text).get("blamed", ())}
+
+
 def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
     """The figures of a finished round, all of them sums over the survivors."""
     return {
         "clients": len(total.session.ids),
         "survivors": len(total.survivors),
         "blamed": list(total.blamed),
+        "accusations": [list(pair) for pair in total.accusations],
         "weight": mean.weight,
         "loss": mean.loss,
         "correct": mean.correct,

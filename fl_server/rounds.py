@@ -42,6 +42,8 @@ class Rounds:
         self._settings = settings
         self._lock = threading.RLock()
         self._live: dict[str, LiveRound] = {}
+        # By task, whom evidence has named: they could make every round fail.
+        self._barred: dict[str, set[int]] = {}
         self._behind = True
         with self._guarded():
             pass
@@ -107,11 +109,13 @@ class Rounds:
         with self._guarded():
             return self._find(session).reply(stage, caller.id)
 
-    def body_limit(self, session: str) -> int:
-        """The most bytes that any message of a session can have."""
+    def vector_size(self, session: str, client: int) -> int:
+        """The bytes of a masked vector.     raises Gone, NotFound"""
         with self._guarded():
             live = self._find(session)
-            return live.session.params.vector_size + 65536 if live.session else 65536
+            if live.session is None or client not in live.session.adverts:
+                raise Gone(f"client {client} is not in this session")
+            return live.session.params.vector_size
 
     # What time does.
 
@@ -146,7 +150,14 @@ class Rounds:
     def _may_offer(self, live: LiveRound, caller: Caller) -> bool:
         if live.stage != "advertise" or caller.id in live.senders("advertise"):
             return False
+        if caller.id in self._barred_from(live.task.name):
+            return False
         return not record.has_spent(self._store, live.context, caller.id)
+
+    def _barred_from(self, task: str) -> set[int]:
+        if task not in self._barred:
+            self._barred[task] = record.blamed(self._store, task)
+        return self._barred[task]
 
     def _reply(self, kind: int, body: bytes = b"") -> wire.CheckInReply:
         return wire.CheckInReply(kind, int(self._settings.retry_s * 1000), body)
@@ -155,6 +166,8 @@ class Rounds:
         live = self._live.get(request.task)
         if live is None or live.number != request.round:
             raise Gone(f"round {request.round} of task {request.task} is over")
+        if caller.id in self._barred_from(request.task):
+            raise Gone(f"evidence has named client {caller.id} in an earlier round of this task")
         if record.has_spent(self._store, live.context, caller.id):
             raise Gone("an update of this model has been taken from this client before")
         self._receive(live, "advertise", caller, request.advert)
@@ -241,6 +254,7 @@ class Rounds:
 
     def _over(self, live: LiveRound) -> None:
         record.drop_vectors(self._store, live.context)
+        self._barred.pop(live.task.name, None)
         del self._live[live.task.name]
         task = self.tasks.get(live.task.name)
         if task.state == "running":
@@ -323,4 +337,5 @@ class Rounds:
 
 
 def _offer(live: LiveRound) -> wire.Offer:
-    return wire.Offer(live.context, live.model, live.weights, live.encoding)
+    sizes = live.task.min_cohort, live.task.target_cohort
+    return wire.Offer(live.context, live.model, live.weights, live.encoding, *sizes)

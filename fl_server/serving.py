@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import sys
 import threading
@@ -23,7 +24,7 @@ class Serving:
         self.service: Service = app.state.service
         self._socket = listen(host, port)
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        self._server = server_of(app)
+        self._server = server_of(app, settings.max_connections)
         self._thread = threading.Thread(target=self._run, name="ms-serve", daemon=True)
 
     @property
@@ -69,8 +70,15 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
         file=sys.stderr,
         flush=True,
     )
+    if service.authority_file.parent.resolve() == settings.folder.resolve():
+        print(
+            f"ms-serve: warning: the enrolment key {service.authority_file} lies with the state; "
+            "whoever has both can invent clients. Keep it apart: --ca-key FILE",
+            file=sys.stderr,
+            flush=True,
+        )
     with listener:
-        server_of(app, **options).run(sockets=[listener])
+        server_of(app, settings.max_connections, **options).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -78,10 +86,13 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), backlog=2048)
 
 
-def server_of(app: object, **options: object) -> uvicorn.Server:
+def server_of(app: object, connections: int, **options: object) -> uvicorn.Server:
     """A uvicorn server that ends quickly when told to, even while requests are held open."""
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
+        # Files, the database and the model's downloads need descriptors too.
+        limit_concurrency=max(64, min(connections, open_files - 256)),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=1,

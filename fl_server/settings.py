@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.secagg.keys import RandomBytes
@@ -22,7 +22,8 @@ class Settings:
     """A server: where its state lies and how long it lets others wait.
 
     authority_key: file of the enrolment key; by default `ca.key` in the folder · poll_s: how long a
-    request is held open for something to happen · retry_s: when a device without work comes again
+    request is held open for something to happen · retry_s: when a device without work comes again ·
+    max_connections: those above are answered 503 · body_s: how long a small body may take
     """
 
     folder: Path
@@ -35,12 +36,14 @@ class Settings:
     retry_s: float = 1.0
     certificate_days: int = 365
     max_model_bytes: int = 1 << 28
+    max_connections: int = 4096
+    body_s: float = 20.0
     clock: Callable[[], float] = time.time
     random: RandomBytes = field(default=os.urandom)
 
     def __post_init__(self) -> None:
-        if self.poll_s <= 0 or self.retry_s <= 0:
-            raise SettingsError("poll_s and retry_s must be above 0")
+        if min(self.poll_s, self.retry_s, self.body_s) <= 0:
+            raise SettingsError("poll_s, retry_s and body_s must be above 0")
         if not 1 <= len(self.tenant.encode()) <= 64:
             raise SettingsError("tenant must be 1 to 64 bytes")
 
@@ -50,7 +53,7 @@ class TaskSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     population: str = Field(default="default", min_length=1, max_length=16)
     rounds: int = Field(default=1, ge=1, le=100_000)
     min_cohort: int = Field(default=20, ge=2, le=256)
@@ -68,6 +71,14 @@ class TaskSettings(BaseModel):
     vector_s: float = Field(default=120.0, gt=0, le=86400)
     agree_s: float = Field(default=30.0, gt=0, le=86400)
     reveal_s: float = Field(default=30.0, gt=0, le=86400)
+
+    @classmethod
+    def checked(cls, **settings: Any) -> TaskSettings:
+        """The settings of these fields.     raises SettingsError"""
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            raise SettingsError(problem(error.errors()[0])) from None
 
     def encoding(self, length: int) -> Encoding:
         """How an update of `length` coordinates is encoded."""
@@ -103,3 +114,12 @@ class TaskSettings(BaseModel):
             "reveal": self.reveal_s,
         }[stage]
         return seconds
+
+
+def problem(error: Mapping[str, Any]) -> str:
+    """One line for what pydantic found wrong in TaskSettings."""
+    name = str(error["loc"][-1])
+    if error["type"] == "extra_forbidden":
+        return f"no setting {name!r}; there are {', '.join(TaskSettings.model_fields)}"
+    wanted = error["msg"].removeprefix("Input should be ").replace("valid ", "")
+    return f"setting {name} is {error.get('input')!r}, want {wanted}"

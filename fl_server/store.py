@@ -104,11 +104,17 @@ class Store:
     """The tables and the files of one folder."""
 
     def __init__(self, folder: Path, database_url: str = "") -> None:
+        # Vectors, tokens and keys: nobody else on the machine is to read them.
         folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
         self.folder = folder
         url = database_url or f"sqlite:///{folder / 'state.sqlite'}"
         self._engine = create_engine(url)
         if self._engine.dialect.name == "sqlite":
+            if not database_url:
+                # What SQLite puts beside its file gets the mode of the file.
+                (folder / "state.sqlite").touch(mode=0o600)
+                (folder / "state.sqlite").chmod(0o600)
             event.listen(self._engine, "connect", _be_durable)
         _tables.create_all(self._engine)
 
@@ -151,14 +157,14 @@ class Store:
             return given
         path = self.folder / name
         if not path.exists():
-            write_file(path, random_hex.encode(), mode=0o600)
+            write_file(path, random_hex.encode())
         token = path.read_text().strip()
         if not token:
             raise SettingsError(f"{path} is empty")
         return token
 
 
-def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
+def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write all or nothing, and have it on the disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}.{id(data)}.tmp")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from fl_server.console import exit_code, key_of, parser_of
+from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.device.device import Device, Report
 from fl_server.device.trainer import LiteTrainer, load_examples
 from fl_server.secagg.policy import COHORT_FLOOR, Policy
@@ -22,16 +22,16 @@ _EXAMPLES = """\
 def client(arguments: Sequence[str] | None = None) -> int:
     """ms-client: enrols, joins rounds, trains with the lite runtime."""
     parser = parser_of("ms-client", "A device: trains a model on its own data.", _EXAMPLES)
-    parser.add_argument("--server", required=True, metavar="URL")
+    parser.add_argument("--server", required=True, metavar="URL", help="its address")
     parser.add_argument("--folder", type=Path, required=True, help="identity, journal, models")
     parser.add_argument("--authority", required=True, metavar="KEY", help="64 hex digits or a file")
     parser.add_argument("--data", type=Path, required=True, metavar="D.npz", help="array per input")
-    parser.add_argument("--enrol-token", default="")
-    parser.add_argument("--population", default="default")
+    parser.add_argument("--enrol-token", default="", help="wanted the first time")
+    parser.add_argument("--population", default="default", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, help="how many to finish; for ever if absent")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=1, help="each round (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=16, help="(%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the order (%(default)s)")
     parser.add_argument("--learning-rate", type=float, help="else the one that the model names")
     parser.add_argument("--label", default="label", help="the array of labels (%(default)s)")
     parser.add_argument(
@@ -68,6 +68,7 @@ def _client(options: argparse.Namespace) -> int:
         options.population,
         Policy(options.cohort_floor),
         Stage[options.stop_after.upper()] if options.stop_after else None,
+        tell=progress,
     )
     with device:
         for report in device.run(options.rounds):

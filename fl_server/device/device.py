@@ -19,6 +19,7 @@ from fl_server.device.journal import Journal, keep_certificate, load_certificate
 from fl_server.device.trainer import Trainer
 from fl_server.errors import (
     BadCertificate,
+    CohortTooSmall,
     FlError,
     ModelMismatch,
     ServerRefused,
@@ -64,7 +65,8 @@ class Device:
 
     server: the server's address · folder: identity, certificate, journal, downloaded models ·
     authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
-    message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run`
+    message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run` ·
+    tell: hears in a line what the device is at
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Device:
         clock: Callable[[], float] = time.time,
         patience_s: float = 120.0,
         stop: threading.Event | None = None,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -95,6 +98,7 @@ class Device:
         self._random = random
         self._clock = clock
         self._stop = stop or threading.Event()
+        self._tell = tell
         self._identity = load_identity(self.folder, random)
         self._journal = Journal(self.folder / "journal.json")
         self._http = Http(server, self._identity, patience_s, self._stop)
@@ -127,6 +131,7 @@ class Device:
             raise BadCertificate("the certificate is of another identity than this device's")
         keep_certificate(self.folder, certificate)
         self._http.client_id = subject.client
+        self._tell(f"enrolled as device {subject.client}")
         self._member = Member(self._identity, certificate, self._authority)
 
     def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
@@ -186,10 +191,12 @@ class Device:
             return False
         self._tried.add(place)
         try:
+            self._policy.check_offer(offer.min_cohort)
             self._journal.check_unspent(offer.context.task, offer.context.model)
             self._journal.check_newer(offer.context.task, offer.context.round)
-        except (SpentUpdate, StaleRound) as error:
+        except (CohortTooSmall, SpentUpdate, StaleRound) as error:
             _log.info("device %d: offer declined: %s", self.id, error)
+            self._tell(f"round {place[1]} of {place[0]} declined: {error}")
             return False
         return True
 
@@ -231,6 +238,10 @@ class Device:
         assert self._member is not None, "only enrolled devices are offered rounds"
         arguments = offer.context, offer.encoding, self._policy, self._journal, self._random
         joined = join(self._member, *arguments)
+        self._tell(
+            f"joining round {report.round} of {report.task}, which waits for "
+            f"{offer.target_cohort} devices ({offer.min_cohort} at the least)"
+        )
         try:
             self._stages(joined, offer, update, report)
         finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpx
 
 from fl_server import messages as wire
-from fl_server.errors import ServerRefused, ServerUnreachable
+from fl_server.errors import Malformed, ServerRefused, ServerUnreachable
 from fl_server.secagg import labels
 from fl_server.secagg.keys import Identity
 
@@ -68,7 +68,7 @@ class Http:
             response = self._until_answered(lambda: self._send("GET", path, b"", True))
             if response.status_code != 204:
                 return response.content
-            self.pause(float(response.headers.get(wire.RETRY_MS, "1000")) / 1000)
+            self.pause(_number(response, wire.RETRY_MS, "1000", 3_600_000) / 1000)
 
     def pause(self, seconds: float) -> None:
         """Wait as the server asked.     raises ServerUnreachable if the device is to stop"""
@@ -98,7 +98,7 @@ class Http:
         last = response.headers.get(wire.LAST_COUNTER)
         if response.status_code == 401 and last is not None:
             # The clock went back, or a repeated request overtook this one.
-            self._counter = int(last)
+            self._counter = _number(response, wire.LAST_COUNTER, "", 2**63 - 2)
             response = self._send_once(method, path, body, signed)
         self.traffic.up += len(body)
         self.traffic.down += len(response.content)
@@ -120,3 +120,11 @@ class Http:
         if response.is_error:
             raise ServerRefused(response.status_code, response.text.strip()[:300])
         return response
+
+
+def _number(response: httpx.Response, name: str, missing: str, most: int) -> int:
+    """A header that is a whole number from 0 to `most`.     raises Malformed"""
+    text = response.headers.get(name, missing)
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= most):
+        raise Malformed(f"{name} is not a whole number from 0 to {most}")
+    return int(text)

@@ -155,7 +155,10 @@ class LiteTrainer:
 def load_examples(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz file by name.     raises SettingsError, OSError"""
     try:
-        with np.load(path) as arrays:
+        arrays = np.load(path)
+        if isinstance(arrays, np.ndarray):
+            raise SettingsError(f"{path} is one array without a name, want an .npz file of arrays")
+        with arrays:
             return dict(arrays)
     except (ValueError, TypeError, AttributeError, BadZipFile) as error:
         raise SettingsError(f"{path} is no .npz file of plain arrays: {error}") from None

@@ -11,12 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fl_server.errors import BadSignature, ProtocolError
+from fl_server.errors import BadKey, BadSignature, ProtocolError
 from fl_server.secagg import labels
 
 RandomBytes = Callable[[int], bytes]
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
+_FIELD_PRIME = 2**255 - 19
 
 
 class Identity:
@@ -51,6 +52,20 @@ def exchange(secret: bytes | bytearray, public: bytes) -> bytes:
         return key.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise ProtocolError("a public key gives no shared secret") from None
+
+
+def check_point(public: bytes, what: str) -> None:
+    """Nothing, if every secret gives a shared secret with `public`.     raises BadKey
+
+    One point has one encoding here: with a second one a copied key would look like another.
+    """
+    if int.from_bytes(public, "little") >= _FIELD_PRIME:
+        raise BadKey(f"{what}: the key is not in its canonical form")
+    try:
+        # Clamped secrets are multiples of 8: with a point of low order, any of them gives zero.
+        exchange(bytes(KEY_SIZE), public)
+    except ProtocolError:
+        raise BadKey(f"{what}: the key is of low order") from None
 
 
 def derive(secret: bytes | bytearray, session: bytes, info: bytes, size: int) -> bytes:

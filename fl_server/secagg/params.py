@@ -91,6 +91,8 @@ def check_ring(params: Params) -> None:
             f"the sum of {params.clients} clients of weight {encoding.max_weight} and "
             f"{encoding.value_bits} bits takes {needed} bits; the ring has {params.ring_bits}"
         )
+    if min(encoding.value_bits, encoding.max_weight) < 1:
+        raise ModulusTooSmall("value bits and the largest weight must be at least 1")
     scales = (encoding.clip_norm, encoding.clip_value, encoding.loss_cap)
     if not all(math.isfinite(scale) and scale > 0 for scale in scales):
         raise ModulusTooSmall(f"clip norm, clip value and loss cap are {scales}; all must be > 0")

@@ -43,6 +43,13 @@ class Policy:
         if self.cohort_floor < 2:
             raise CohortTooSmall(f"a floor of {self.cohort_floor} would sum a client with nobody")
 
+    def check_offer(self, min_cohort: int) -> None:
+        """Nothing, if a round that may begin with so few suits.     raises CohortTooSmall"""
+        if min_cohort < self.cohort_floor:
+            raise CohortTooSmall(
+                f"may begin with {min_cohort} clients, this device's floor is {self.cohort_floor}"
+            )
+
 
 class Memory:
     """What a client must never forget; this one lasts as long as the process."""

@@ -10,14 +10,14 @@ same state.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
 from fl_server.errors import (
     BadSignature,
     CohortTooSmall,
-    FlError,
     Gone,
     Malformed,
     RoundFailed,
@@ -48,18 +48,23 @@ from fl_server.secagg.messages import (
 )
 from fl_server.secagg.pack import Words, unpack, word_type
 from fl_server.secagg.params import Encoding, complete_graph
-from fl_server.secagg.session import Session, check_advert, open_session
+from fl_server.secagg.session import Session, check_advert, check_keys, open_session
 from fl_server.secagg.shamir import combine
 
 
 @dataclass(frozen=True)
 class Total:
-    """The integer sum over the survivors, masks removed; `blamed` are those whom evidence names."""
+    """The integer sum over the survivors, masks removed.
+
+    blamed: those whom evidence names · accusations: (x, y) where x says that y sent it a bad share,
+    which is one client's word against another's
+    """
 
     session: Session
     words: Words
     survivors: tuple[int, ...]
     blamed: tuple[int, ...] = ()
+    accusations: tuple[tuple[int, int], ...] = ()
 
     def mean(self) -> Mean:
         """The weighted mean of the survivors.     raises ChecksumMismatch, RoundFailed"""
@@ -106,11 +111,12 @@ class Adverts(_Stage):
         self._encoding = encoding
         self._authority = authority
         self._adverts: dict[int, tuple[Advert, Certificate]] = {}
+        self._keys: set[bytes] = set()
 
     def receive(self, message: bytes, certificate: Certificate, now: float) -> bool:
-        """Whether the advert is new.
+        """Whether the advert is new. One that could end the round for others is not taken.
 
-        raises BadCertificate, BadSignature, StageReplayed, Gone, Malformed
+        raises BadCertificate, BadSignature, BadKey, KeysNotDistinct, StageReplayed, Gone, Malformed
         """
         advert = Advert.from_bytes(message)
         subject = check_certificate(
@@ -123,6 +129,8 @@ class Adverts(_Stage):
         if len(self._adverts) >= MOST_CLIENTS:
             raise Gone("the cohort is full")
         check_advert(subject.public_key, self.context, advert)
+        check_keys(advert, self._keys)
+        self._keys |= {advert.share_key, advert.mask_key}
         self._remember(advert.client, message)
         self._adverts[advert.client] = advert, certificate
         return True
@@ -130,7 +138,7 @@ class Adverts(_Stage):
     def close(self, server_nonce: bytes, revocations: RevocationList) -> Shares:
         """The cohort is fixed, without those who were revoked since they joined.
 
-        raises CohortTooSmall, ModulusTooSmall, KeysNotDistinct
+        raises CohortTooSmall, ModulusTooSmall
         """
         revoked = {serial.number for serial in revocations.revoked.serials}
         everybody = (self._adverts[client] for client in sorted(self._adverts))
@@ -279,7 +287,8 @@ class Reveals(_Stage):
         super().__init__(agreed.survivors)
         self.session = agreed.session
         self.survivors = agreed.survivors
-        self.blamed: set[int] = set()
+        self._caught: set[int] = set()
+        self._accusations: set[tuple[int, int]] = set()
         self._shares = agreed._shares
         self._sum = agreed._sum
         signed = (Signed(c, s) for c, s in sorted(agreed._signatures.items()))
@@ -292,6 +301,13 @@ class Reveals(_Stage):
         """Whether every wanted secret has its threshold of valid shares."""
         needed = self.session.params.threshold
         return all(len(shares) >= needed for shares in self._revealed.values())
+
+    @property
+    def blamed(self) -> tuple[int, ...]:
+        """Who was caught, and who is accused by more clients than may collude: one is honest."""
+        accusers = Counter(accused for _, accused in self._accusations)
+        enough = max(2, -(-self.session.params.clients // 3))
+        return tuple(sorted(self._caught | {i for i, n in accusers.items() if n >= enough}))
 
     def receive(self, client: int, message: bytes) -> bool:
         """Whether the message is new. Wrong shares are skipped and their senders named.
@@ -309,12 +325,12 @@ class Reveals(_Stage):
             wanted = self._wanted(owner)
             if wanted == NOTHING and revealed.kind == NOTHING:
                 continue
-            if revealed.kind == BAD_SHARE:
-                self.blamed.add(owner)
+            if wanted != NOTHING and revealed.kind == BAD_SHARE:
+                self._accusations.add((client, owner))
             elif revealed.kind == wanted and self._matches(owner, client, wanted, revealed.share):
                 self._revealed[owner].append(revealed.share)
             else:
-                self.blamed.add(client)
+                self._caught.add(client)
         return True
 
     def close(self) -> Total:
@@ -327,8 +343,8 @@ class Reveals(_Stage):
             wipe([secret])
         add_masks(self._sum, masks)
         reduce_ring(self._sum, self.session.params.ring_bits)
-        total = Total(self.session, self._sum, tuple(sorted(self.survivors)))
-        return replace(total, blamed=tuple(sorted(self.blamed)))
+        survivors, accusations = tuple(sorted(self.survivors)), tuple(sorted(self._accusations))
+        return Total(self.session, self._sum, survivors, self.blamed, accusations)
 
     def _wanted(self, owner: int) -> int:
         if owner not in self._shares:
@@ -338,7 +354,10 @@ class Reveals(_Stage):
     def _matches(self, owner: int, holder: int, kind: int, share: bytes) -> bool:
         sealed = _sealed_for(self.session, self._shares, owner, holder)
         digest = sealed.digest_of_b if kind == SHARE_OF_B else sealed.digest_of_s
-        return self.session.share_digest(owner, holder, kind, share) == digest
+        return (
+            share[0] == self.session.share_x(owner, holder)
+            and self.session.share_digest(owner, holder, kind, share) == digest
+        )
 
     def _rebuild(self, owner: int) -> bytearray:
         try:
@@ -358,10 +377,7 @@ class Reveals(_Stage):
         session, bits = self.session, self.session.params.ring_bits
         masks = []
         for survivor in sorted(self.survivors):
-            try:
-                shared = exchange(mask_secret, session.adverts[survivor].mask_key)
-            except FlError:
-                raise RoundFailed(f"client {survivor} advertised a bad key", [survivor]) from None
+            shared = exchange(mask_secret, session.adverts[survivor].mask_key)
             key = pair_key(shared, session.id, owner, survivor, bits)
             masks.append((key, -pair_sign(survivor, owner)))
         return masks

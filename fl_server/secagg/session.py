@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fl_server.errors import KeysNotDistinct, Malformed
+from fl_server.errors import BadKey, KeysNotDistinct, Malformed
 from fl_server.secagg import labels
-from fl_server.secagg.keys import Identity, hashed, verify
+from fl_server.secagg.keys import Identity, check_point, hashed, verify
 from fl_server.secagg.messages import DIGEST_SIZE, Advert, CohortReply, Context
 from fl_server.secagg.params import Params
 from fl_server.secagg.shamir import MOST_SHARES
@@ -134,6 +134,23 @@ def check_advert(public: bytes, context: Context, advert: Advert) -> None:
     """Nothing, if the advert is signed for this task and round.     raises BadSignature"""
     signed = _advert_signed(context, advert)
     verify(public, labels.ADVERT, signed, advert.signature, f"advert of client {advert.client}")
+
+
+def check_keys(advert: Advert, taken: Collection[bytes]) -> None:
+    """Nothing, if the cohort can use both keys beside those that are taken.
+
+    raises BadKey, KeysNotDistinct
+    """
+    who = advert.client
+    for key in (advert.share_key, advert.mask_key):
+        try:
+            check_point(key, f"advert of client {who}")
+        except BadKey as error:
+            raise BadKey(str(error), [who]) from None
+        if key in taken:
+            raise KeysNotDistinct(f"client {who} advertised a key that another did", [who])
+    if advert.share_key == advert.mask_key:
+        raise KeysNotDistinct(f"client {who} advertised one key for both uses", [who])
 
 
 def _advert_signed(context: Context, advert: Advert) -> bytes:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,6 +154,34 @@ def test_a_body_that_is_too_long_is_cut_off(server, enrolled):
     assert (caught.value.status, caught.value.kind) == (413, "TooLarge")
 
 
+def test_a_body_is_refused_before_it_is_read(server):
+    address = server.url.removeprefix("http://").split(":")
+    for path, length, code in (
+        ("/admin/tasks", 10, b"401"),
+        ("/admin/blobs", 400 << 20, b"401"),
+        ("/enrol", 400 << 20, b"413"),
+    ):
+        with socket.create_connection((address[0], int(address[1])), timeout=10) as caller:
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
+            caller.sendall(head.encode())
+            answer = caller.recv(4096)
+        assert answer.split()[1] == code
+        assert b"connection: close" in answer
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path):
+    with serving(tmp_path, body_s=0.2) as server:
+        port = int(server.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+            caller.sendall(b"POST /enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 600\r\n\r\nA")
+            assert caller.recv(4096).split()[1] == b"408"
+
+
+def test_the_server_publishes_no_description_of_its_routes(server):
+    for path in ("/docs", "/redoc", "/openapi.json"):
+        assert httpx.get(server.url + path).status_code == 404
+
+
 def test_a_replayed_request_is_refused_and_a_changed_one_too(server, connect):
     body, counter, http = wire.CheckIn("", 0, b"").to_bytes(), 2**62, connect(b"replay")
     headers = signed_headers(b"replay", http.client_id, counter, "POST", "/checkin", body)
@@ -250,21 +281,10 @@ def test_a_device_keeps_its_identity_to_itself_and_over_restarts(server, tmp_pat
             ids.append(device.id)
     assert ids[0] == ids[1] > 0
     assert stat.S_IMODE((tmp_path / "identity.key").stat().st_mode) == 0o600
-    secrets = ("ca.key", "admin.token", "enrol.token")
+    assert stat.S_IMODE(server.service.settings.folder.stat().st_mode) == 0o700
+    secrets = ("ca.key", "admin.token", "enrol.token", "state.sqlite")
     folder = server.service.settings.folder
     assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in secrets)
-
-
-def test_a_device_with_the_default_floor_refuses_a_small_cohort(tmp_path):
-    with serving(tmp_path) as server, server.operator() as operator:
-        settings = task_settings(3, max_failures=0, share_s=1)
-        operator.create_task("small", MODEL, START, **settings)
-        fleet = fleet_of(server, tmp_path, 3, floor=20)
-        reports = fleet.run()
-        status = operator.wait("small")
-    assert all("CohortTooSmall: 3 clients" in device[0].error for device in reports)
-    assert status["state"] == "failed"
-    assert "0 of 3 clients shared" in status["error"]
 
 
 class Broken:
@@ -278,7 +298,7 @@ def test_training_that_raises_fails_one_device_and_not_the_others(tmp_path):
     with serving(tmp_path) as server, server.operator() as operator:
         operator.create_task("broken", MODEL, START, **task_settings(3))
         arguments = server.url, tmp_path / "broken", Broken(), server.authority
-        with Device(*arguments, server.enrol_token) as device:
+        with Device(*arguments, server.enrol_token, policy=Policy(3)) as device:
             rounds = device.run()
             assert next(rounds).error == "TrainingFailed: ArithmeticError: the data is gone"
             with pytest.raises(errors.TrainingFailed):
@@ -313,6 +333,16 @@ def test_a_damaged_journal_is_an_error_and_not_a_fresh_start(tmp_path):
     path.write_text(path.read_text()[:-3])
     with pytest.raises(errors.SettingsError, match="damaged"):
         Journal(path)
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", "1e300", "-1", "9" * 30])
+def test_a_header_that_is_no_bounded_number_is_malformed(monkeypatch, text):
+    answer = httpx.Response(401, headers={wire.LAST_COUNTER: text})
+    http = Http("http://127.0.0.1:9", identity_of(b"x"))
+    monkeypatch.setattr(http, "_send_once", lambda *_: answer)
+    with pytest.raises(errors.Malformed, match="whole number"):
+        http.call("GET", "/x")
+    http.close()
 
 
 # Below: the rounds without HTTP, so that the clock is the test's own.
@@ -449,7 +479,7 @@ def test_a_store_that_fails_loses_nothing_that_was_acknowledged(tmp_path):
     with world.store.begin() as db:
         db.exec_driver_sql(full)
     live = world.rounds.live("t")
-    offer = wire.Offer(live.context, live.model, live.weights, live.encoding)
+    offer = wire.Offer(live.context, live.model, live.weights, live.encoding, 2, 3)
     state = join(member, offer.context, offer.encoding, Policy(2), Memory(), seeded(1))
     message = wire.CheckIn("t", 1, state.message)
     with pytest.raises(IntegrityError, match="full"):
@@ -512,11 +542,11 @@ def test_commands_have_help_with_examples_and_a_version(command, capsys):
 def test_a_command_that_fails_says_one_line_and_returns_one(tmp_path, capsys):
     missing = ["status", "--server", "http://127.0.0.1:9", "--folder", str(tmp_path)]
     assert serve(missing) == 1
+    assert "admin.token: not there; want the server's --folder" in capsys.readouterr().err
+    assert serve([*missing, "--token", "t"]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("ms-serve status: ServerUnreachable")
+    assert error.startswith("ms-serve status: http://127.0.0.1:9")
     assert error.count("\n") == 1
-    assert simulate(["--set", "oops"]) == 1
-    assert "NAME=VALUE" in capsys.readouterr().err
     data = tmp_path / "d.npz"
     data.write_bytes(b"not a zip file")
     options = ["--server", "http://127.0.0.1:9", "--folder", str(tmp_path)]
@@ -527,6 +557,85 @@ def test_a_command_that_fails_says_one_line_and_returns_one(tmp_path, capsys):
     np.savez(data, x=np.zeros((2, 2)))
     assert client([*options, "--authority", "no", "--data", str(data)]) == 1
     assert "64 hexadecimal digits" in capsys.readouterr().err
+    np.save(tmp_path / "x.npy", np.zeros((2, 2)))
+    assert client([*options, "--authority", "no", "--data", f"{tmp_path}/x.npy"]) == 1
+    assert "is one array without a name" in capsys.readouterr().err
+    assert serve(["task", "t", "--model", f"{tmp_path}/none.ms"]) == 1
+    assert capsys.readouterr().err == (
+        f"ms-serve task: {tmp_path}/none.ms: No such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "oops"], "want NAME=VALUE"),
+        (["--set", "foo=1"], "no setting 'foo'; there are name, population, rounds, min_cohort"),
+        (["--set", "min_cohort=1"], "setting min_cohort is 1, want greater than or equal to 2"),
+        (["--set", "rounds=many"], "setting rounds is 'many', want"),
+        (["--devices", "1"], "1 devices and 3 rounds, want"),
+        (["--model", "m.ms"], "--model needs --data"),
+    ],
+)
+def test_wrong_usage_of_simulate_exits_with_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        simulate(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_wrong_setting_of_a_task_is_refused_with_the_settings_there_are(tmp_path, capsys):
+    model = tmp_path / "model.ms"
+    model.write_bytes(MODEL)
+    weights = tmp_path / "weights"
+    weights.write_bytes(START.tobytes())
+    with serving(tmp_path / "server") as server:
+        options = ["--server", server.url, "--folder", str(server.service.settings.folder)]
+        task = ["task", "t", "--model", str(model), "--weights", str(weights), *options]
+        assert serve([*task, "--set", "foo=1"]) == 1
+        assert capsys.readouterr().err.startswith("ms-serve task: no setting 'foo'; there are name")
+        assert serve([*task, "--set", "clip_norm=-1"]) == 1
+        message = "setting clip_norm is -1, want greater than 0"
+        assert capsys.readouterr().err == f"ms-serve task: {message}\n"
+
+
+def test_every_option_is_explained(capsys):
+    for command in ([serve], [serve, "task"], [serve, "status"], [client], [simulate]):
+        with pytest.raises(SystemExit):
+            command[0]([*command[1:], "--help"])
+        options = capsys.readouterr().out.split("examples:")[0].split("options:")[1]
+        entries = re.split(r"\n  (?=-)", options)[1:]
+        assert len(entries) >= 4
+        for entry in entries:
+            explained = re.split(r" {2,}", entry.strip().replace("\n", "  "))[1:]
+            assert "".join(explained), entry
+
+
+class NeverTrains:
+    def train(self, weights, model):
+        raise AssertionError("a task that is declined was trained")
+
+
+def test_a_device_declines_a_task_below_its_floor_before_it_trains_and_the_round_goes_on(tmp_path):
+    said = []
+    with serving(tmp_path) as server, server.operator() as operator:
+        operator.create_task("few", MODEL, START, **task_settings(3))
+        arguments = server.url, tmp_path / "careful", NeverTrains(), server.authority
+        stop = threading.Event()
+
+        def tell(text):
+            said.append(text)
+            if "declined" in text:
+                stop.set()
+
+        with Device(*arguments, server.enrol_token, stop=stop, tell=tell) as device:
+            assert list(device.run()) == []
+        assert fleet_of(server, tmp_path, 3).run()
+        assert operator.status("few")["rounds"][0]["stage"] == "finished"
+    assert said == [
+        "enrolled as device 1",
+        "round 1 of few declined: may begin with 3 clients, this device's floor is 20",
+    ]
 
 
 def test_simulate_reports_figures_as_json(capsys):

@@ -11,6 +11,7 @@ from fl_people import encoding_of, members, play, seeded, updates_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fl_server import errors
 from fl_server.errors import (
     ChecksumMismatch,
     EncodingError,
@@ -275,3 +276,9 @@ def test_checksums_add_up():
     a, b = (draw.integers(0, 2**16, 56).astype(np.uint32) for _ in range(2))
     parts = checksum(a, params, SESSION) + checksum(b, params, SESSION)
     assert parts % 2**params.ring_bits == checksum(a + b, params, SESSION)
+
+
+@pytest.mark.parametrize("changes", [{"value_bits": 0}, {"max_weight": 0}])
+def test_an_encoding_that_can_carry_nothing_is_refused(changes):
+    with pytest.raises(errors.ModulusTooSmall, match="at least 1"):
+        complete_graph(20, encoding_of(1, **changes))

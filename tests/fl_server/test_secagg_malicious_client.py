@@ -72,6 +72,21 @@ def with_changed_shares(change: Callable[[SharesUp], SharesUp]) -> Table:
     return table
 
 
+def test_a_client_that_accuses_everybody_frames_nobody():
+    def lie(message: bytes) -> bytes:
+        shares = Reveal.from_bytes(message).shares
+        return Reveal(tuple(replace(share, kind=BAD_SHARE) for share in shares)).to_bytes()
+
+    table = Table(8)
+    table.tamper["reveals", 13] = lie
+    table.agree()
+    table.reveal()
+    total = table.reveals.close()
+    assert total.blamed == ()
+    assert total.accusations == tuple((13, i) for i in table.ids if i != 13)
+    assert total.mean().clients == 8
+
+
 def test_digests_that_do_not_match_the_shares_make_holders_accuse_their_owner():
     def change(up: SharesUp) -> SharesUp:
         bad = replace(up.sealed[0], digest_of_b=bytes(16))
@@ -82,7 +97,7 @@ def test_digests_that_do_not_match_the_shares_make_holders_accuse_their_owner():
     sent = Reveal.from_bytes(table.agreed[holder].receive_agreements(table.reveals.reply).message)
     assert [s.kind for s in sent.shares].count(BAD_SHARE) == 1
     total = table.reveals.close()
-    assert total.blamed == (13,)
+    assert (total.blamed, total.accusations) == ((), ((holder, 13),))
     assert total.mean().clients == 8
 
 
@@ -106,7 +121,7 @@ def test_a_share_in_the_wrong_place_is_bad_even_if_its_digest_matches():
     table.agree()
     table.reveal()
     total = table.reveals.close()
-    assert total.blamed == (13,)
+    assert (total.blamed, total.accusations) == ((), ((10, 13),))
     assert total.mean().clients == 8
 
 
@@ -285,14 +300,30 @@ def test_a_cohort_of_one_is_refused():
         stage.close(bytes(32), REVOCATIONS)
 
 
-def test_a_copied_key_is_refused_when_the_cohort_closes():
+SAME, LOW_ORDER = bytes([9]) * 32, bytes(32)
+
+
+@pytest.mark.parametrize(
+    ("share_key", "mask_key", "error", "message"),
+    [
+        (SAME, SAME, errors.KeysNotDistinct, "one key for both uses"),
+        (bytes([1]) * 32, SAME, errors.KeysNotDistinct, "a key that another did"),
+        (LOW_ORDER, SAME, errors.BadKey, "low order"),
+        (SAME, bytes([1]) + bytes(31), errors.BadKey, "low order"),
+        (SAME, bytes([9]) * 31 + bytes([0x89]), errors.BadKey, "canonical"),
+    ],
+)
+def test_an_advert_that_would_end_the_round_is_refused_and_the_others_go_on(
+    share_key, mask_key, error, message
+):
     stage = adverts()
-    stage.receive(advert_of(0, 10), member(0).certificate, NOW)
-    keys = bytes([1]) * 32, b"z" * 32, bytes(16)
-    copied = sign_advert(identity_of(1), 13, CONTEXT, *keys).to_bytes()
-    stage.receive(copied, member(1).certificate, NOW)
-    with pytest.raises(errors.KeysNotDistinct):
-        stage.close(bytes(32), REVOCATIONS)
+    for i in (0, 2):
+        stage.receive(advert_of(i, 10 + 3 * i), member(i).certificate, NOW)
+    bad = sign_advert(identity_of(1), 13, CONTEXT, share_key, mask_key, bytes(16)).to_bytes()
+    with pytest.raises(error, match=message) as caught:
+        stage.receive(bad, member(1).certificate, NOW)
+    assert caught.value.who == (13,)
+    assert stage.close(bytes(32), REVOCATIONS).session.ids == (10, 16)
 
 
 def test_an_agreement_to_another_list_is_refused_and_named():
