@@ -79,7 +79,7 @@ def fit(
     last whole step.
     """
     for name, examples in (("data", data), ("validation", validation)):
-        if examples is not None and not len(examples):
+        if isinstance(examples, ArrayDataset) and not len(examples):
             raise ValueError(f"fit: {name} has 0 examples, want at least 1")
     trainer = Trainer(
         module, data, optimizer=optimizer, loss=loss, metrics=metrics, trainable=trainable,
