@@ -12,7 +12,7 @@ from cloud.nn.loss import Loss, softmax_cross_entropy
 from cloud.nn.module import Module
 from cloud.train import checkpoint as checkpoints
 from cloud.train.checkpoint import Checkpoint
-from cloud.train.data import Augment, Batch, Source, count_of, epoch_of
+from cloud.train.data import ArrayDataset, Augment, Batch, Source, count_of, epoch_of
 from cloud.train.engine import engine_for
 from cloud.train.graphs import Metrics, loss_graph
 from cloud.train.optim import Optimizer
