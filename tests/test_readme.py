@@ -16,8 +16,9 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_a_code_block_of_the_readme_runs_by_itself(number: int, tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(BLOCKS[number])
     run = subprocess.run(
-        [sys.executable, "-c", BLOCKS[number]],
+        [sys.executable, "example.py"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,

@@ -15,11 +15,18 @@ from typing import Self
 
 from fl_server import messages as wire
 from fl_server.device.http import Http
-from fl_server.device.journal import Journal, keep_certificate, load_certificate, load_identity
+from fl_server.device.journal import (
+    Journal,
+    keep_certificate,
+    load_certificate,
+    load_identity,
+    lock_folder,
+)
 from fl_server.device.trainer import Trainer
 from fl_server.errors import (
     BadCertificate,
     CohortTooSmall,
+    EncodingMismatch,
     FlError,
     ModelMismatch,
     ServerRefused,
@@ -99,6 +106,7 @@ class Device:
         self._clock = clock
         self._stop = stop or threading.Event()
         self._tell = tell
+        self._lock = lock_folder(self.folder)
         self._identity = load_identity(self.folder, random)
         self._journal = Journal(self.folder / "journal.json")
         self._http = Http(server, self._identity, patience_s, self._stop)
@@ -156,6 +164,7 @@ class Device:
 
     def close(self) -> None:
         self._http.close()
+        self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -191,10 +200,10 @@ class Device:
             return False
         self._tried.add(place)
         try:
-            self._policy.check_offer(offer.min_cohort)
+            self._policy.check_offer(offer.min_cohort, offer.encoding)
             self._journal.check_unspent(offer.context.task, offer.context.model)
             self._journal.check_newer(offer.context.task, offer.context.round)
-        except (CohortTooSmall, SpentUpdate, StaleRound) as error:
+        except (CohortTooSmall, EncodingMismatch, SpentUpdate, StaleRound) as error:
             _log.info("device %d: offer declined: %s", self.id, error)
             self._tell(f"round {place[1]} of {place[0]} declined: {error}")
             return False
@@ -226,9 +235,12 @@ class Device:
             weights = self._download(offer.weights)
         if offer.context.model != model_digest(offer.model, offer.weights):
             raise ModelMismatch("the offer's digest is not that of its model and weights")
+        start = weights_vector(weights)
+        if start.size != offer.encoding.length:
+            raise EncodingMismatch(f"{offer.encoding.length} weights offered, {start.size} sent")
         with _timed(report, "train"):
             try:
-                update = self._trainer.train(weights_vector(weights), model)
+                update = self._trainer.train(start, model)
             except Exception as error:
                 raise TrainingFailed(f"{type(error).__name__}: {error}") from error
         report.loss = update.loss

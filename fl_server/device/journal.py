@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
+from typing import IO
 
 from fl_server.errors import SettingsError
 from fl_server.secagg.certificate import Certificate
@@ -39,6 +41,20 @@ class Journal(Memory):
             "revocations": self._revocations,
         }
         write_file(self._path, json.dumps(kept).encode(), mode=0o600)
+
+
+def lock_folder(folder: Path) -> IO[bytes]:
+    """The folder's lock, held until it is closed: two devices on one journal would both spend.
+
+    raises SettingsError where another device, of this process or another, holds it
+    """
+    lock = (folder / "lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise SettingsError(f"{folder} is in use by another device") from None
+    return lock
 
 
 def load_identity(folder: Path, random: RandomBytes) -> Identity:

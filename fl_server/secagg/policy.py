@@ -35,16 +35,34 @@ COHORT_FLOOR = 20
 
 @dataclass(frozen=True)
 class Policy:
-    """cohort_floor: fewest clients to be summed with. Below 20 is for tests and demonstrations."""
+    """What a client takes part in, whatever a server asks for.
+
+    cohort_floor: fewest clients in a cohort, and fewest that shared; below 20 is for tests and
+    demonstrations · clip_norm, clip_value: the largest bounds of an update and of a coordinate that
+    an offer may name: a looser clip would let one client's update stand out in the sum ·
+    max_weight: the same of its weight
+    """
 
     cohort_floor: int = COHORT_FLOOR
+    clip_norm: float = 100.0
+    clip_value: float = 100.0
+    max_weight: int = 1_000_000
 
     def __post_init__(self) -> None:
         if self.cohort_floor < 2:
             raise CohortTooSmall(f"a floor of {self.cohort_floor} would sum a client with nobody")
 
-    def check_offer(self, min_cohort: int) -> None:
-        """Nothing, if a round that may begin with so few suits.     raises CohortTooSmall"""
+    def check_offer(self, min_cohort: int, encoding: Encoding) -> None:
+        """Nothing, if a round that may begin with so few, and encodes updates so, suits.
+
+        raises CohortTooSmall, EncodingMismatch
+        """
+        for name in ("clip_norm", "clip_value", "max_weight"):
+            asked, limit = getattr(encoding, name), getattr(self, name)
+            if not 0 < asked <= limit:
+                raise EncodingMismatch(
+                    f"{name} {asked:g} is offered, this device's limit is {limit:g}"
+                )
         if min_cohort < self.cohort_floor:
             raise CohortTooSmall(
                 f"may begin with {min_cohort} clients, this device's floor is {self.cohort_floor}"
