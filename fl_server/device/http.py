@@ -18,6 +18,8 @@ from fl_server.secagg.keys import Identity
 # A server holds a request for well below this.
 _TIMEOUT_S = 90.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 5.0
+# No model is larger, and no stage lasts longer, than a server may set.
+_MOST_BYTES, _LONGEST_STAGE_S = 1 << 28, 86400
 
 
 @dataclass
@@ -64,11 +66,13 @@ class Http:
 
     def poll(self, path: str) -> bytes:
         """The answer to a GET once there is one; the server says when to ask again."""
-        while True:
+        give_up = time.monotonic() + _LONGEST_STAGE_S
+        while time.monotonic() < give_up:
             response = self._until_answered(lambda: self._send("GET", path, b"", True))
             if response.status_code != 204:
                 return response.content
             self.pause(_number(response, wire.RETRY_MS, "1000", 3_600_000) / 1000)
+        raise ServerUnreachable(f"{path}: no answer within {_LONGEST_STAGE_S} s")
 
     def pause(self, seconds: float) -> None:
         """Wait as the server asked.     raises ServerUnreachable if the device is to stop"""
@@ -105,7 +109,7 @@ class Http:
         return response
 
     def _send_once(self, method: str, path: str, body: bytes, signed: bool) -> httpx.Response:
-        headers = {"content-type": wire.MEDIA_TYPE}
+        headers = {"content-type": wire.MEDIA_TYPE, "accept-encoding": "identity"}
         if signed:
             # Time makes the counter grow over restarts too, without a file.
             self._counter = max(self._counter + 1, time.time_ns())
@@ -114,12 +118,25 @@ class Http:
             headers[wire.AUTHORIZATION] = (
                 f"{wire.SCHEME} {self.client_id} {self._counter} {signature}"
             )
-        return self._client.request(method, path, content=body, headers=headers)
+        with self._client.stream(method, path, content=body, headers=headers) as answer:
+            return _whole(answer)
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         if response.is_error:
             raise ServerRefused(response.status_code, response.text.strip()[:300])
         return response
+
+
+def _whole(answer: httpx.Response) -> httpx.Response:
+    """The answer with its body, as sent and of bounded size.     raises Malformed"""
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise Malformed("the answer is compressed, which nobody asked for")
+    body = bytearray()
+    for part in answer.iter_raw():
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise Malformed(f"the answer has more than {_MOST_BYTES} bytes")
+    return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(body))
 
 
 def _number(response: httpx.Response, name: str, missing: str, most: int) -> int:
