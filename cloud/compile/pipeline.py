@@ -11,6 +11,7 @@ from cloud.compile.inline import inline
 from cloud.compile.simplify import simplify
 from ir.graph import Graph, Model
 from ir.passes import common_subexpression, dead_code
+from ir.passes.fuse_activation import fuse_trained_activation
 from ir.passes.layout import layout
 
 Pass = Callable[[Graph], Graph]
@@ -23,6 +24,7 @@ PASSES: tuple[Pass, ...] = (
     simplify,
     common_subexpression,
     dead_code,
+    fuse_trained_activation,
     fuse_elementwise,
 )
 
@@ -40,6 +42,7 @@ FREE_PASSES: tuple[Pass, ...] = (
     simplify_freely,
     common_subexpression,
     dead_code,
+    fuse_trained_activation,
     fuse_elementwise,
 )
 
