@@ -10,8 +10,9 @@ from cloud.custom import custom_gradient, hook
 from cloud.differentiate import grad, grad_source, jvp, stop_gradient, value_and_grad, vjp
 from cloud.eager import Tensor, tensor
 from cloud.jit import jit
-from cloud.modes import run_subgraph, run_until, set_mode
+from cloud.modes import set_mode
 from cloud.parse import UnsupportedSyntax, remat
+from cloud.probe import run_subgraph, run_until
 
 __all__ = [
     "Tensor",
