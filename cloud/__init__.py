@@ -37,7 +37,7 @@ __all__ = [
     "vjp",
 ]
 
-_LATER = {"explain": "cloud.compile.explain", "nn": "cloud.nn", "train": "cloud.train"}
+_LATER = {"explain": "cloud.explanation", "nn": "cloud.nn", "train": "cloud.train"}
 
 
 def __getattr__(name: str) -> Any:
