@@ -8,7 +8,7 @@ Array = np.ndarray
 Split = tuple[Array, Array, Array, Array]  # inputs and targets, then those of validation
 
 # Five rows of three dots for each digit, as octal numbers.
-FONT = "75557 26227 71747 71717 55711 74717 74757 71111 75757 75717".split()
+FONT = ["75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717"]
 GLYPHS = np.array([[[int(row) >> 2 - i & 1 for i in range(3)] for row in g] for g in FONT])
 TOKENS, LENGTH = 16, 24
 
