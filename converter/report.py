@@ -10,6 +10,7 @@ from typing import Any
 
 from ir.dtype import DType
 from ir.graph import Graph
+from lite_runtime.console import lines_text
 
 BRIDGES = ("quantize", "dequantize", "requantize")  # between int8 and float32: no work of the model
 
@@ -81,7 +82,7 @@ class Report:
             names = ", ".join(self.trainable) or "nothing"
             lines.append(f"entries: {', '.join(self.entries)}; trains {names}")
         lines += [self._agreement_line(a) for a in self.agreement]
-        return "\n".join(lines)
+        return lines_text(lines)
 
     def _agreement_line(self, a: Agreement) -> str:
         text = f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
