@@ -60,7 +60,7 @@ class Jitted:
         form = flatten((args, kwargs), leaves)
         values = [x for x in leaves if isinstance(x, Value)]
         if any(not isinstance(x, (Tensor, Weight)) for x in values):
-            return self.f(*args, **kwargs)  # inside of another trace
+            return parse.call(self.f, *args, **kwargs)  # inside of another trace
         if modes.mode() == "eager":
             with suppress(NeedsTrace):
                 return _at_once(self.f, form, leaves)
