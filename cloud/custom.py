@@ -11,7 +11,7 @@ import numpy as np
 
 from cloud import eager, modes, parse
 from cloud.autodiff import zeros_like
-from cloud.differentiate import vjp
+from cloud.differentiate import grad, vjp
 from cloud.parse.capture import Closing
 from cloud.trees import is_float, leaves, packed
 from ir.errors import IrError, ShapeError
@@ -73,8 +73,6 @@ class custom_gradient:
 
         Raises GradientMismatch, which names the argument or weight, and both gradients.
         """
-        from cloud.differentiate import grad, vjp
-
         weights: dict[Weight, None] = {}
 
         def plain(*xs: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cloud import autodiff, forward, parse
-from cloud.compile.simplify import simplify
 from cloud.autodiff.values import or_zeros
+from cloud.compile.simplify import simplify
 from cloud.emit import python_source
 from cloud.transform import Traced, transform
 from cloud.trees import arrays_like, is_float, leaves, packed, rebuilt
@@ -171,9 +171,7 @@ def _scalar(traced: Traced, f: Callable[..., Any], who: str) -> Value:
     return y
 
 
-def _fitted(
-    what: str, of: str, given: Sequence[Any], values: Sequence[Any]
-) -> list[Value | None]:
+def _fitted(what: str, of: str, given: Sequence[Any], values: Sequence[Any]) -> list[Value | None]:
     """One cotangent or tangent for each value, cast to its type; None for what is no float.
 
     Raises ShapeError where their number or shapes differ.

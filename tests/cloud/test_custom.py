@@ -111,7 +111,7 @@ def test_the_check_compares_gradients_of_weights_too(mode: str) -> None:
 
     with modes.using(mode=mode):
         scaled(1.0).check(np.float64(2.0))
-        with pytest.raises(GradientMismatch, match="f: gradient w is .* the automatic one"):
+        with pytest.raises(GradientMismatch, match=r"f: gradient w is .* the automatic one"):
             scaled(1.5).check(np.float64(2.0))
 
 
