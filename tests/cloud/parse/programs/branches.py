@@ -244,7 +244,7 @@ def max_min_abs(x):
     return max(x, 1.0) * min(x, 0.5) + abs(x) + max(x, x * x, 0.1)
 
 
-@program(0.5, 1.5, 3.0)
+@program(0.6, 1.5, 3.0)
 def a_function_that_data_choose(x):
     f = math.sin if x > 2 else math.cos if x > 1 else (lambda v: v * v)
     y = x
