@@ -77,9 +77,9 @@ def of_run(case: str, session: Session, entry: str, inputs: dict[str, object]) -
 
 
 def least_bytes(session: Session, entry: str, *, scratch: bool) -> int:
-    """The most bytes that one node of an entry wants: for results that it reads, writes, or that wait
-    for a later one, and for its scratch. An elementwise result may lie where an input of its size
-    lay that nothing reads any more. For entries without control flow."""
+    """The most bytes that one node of an entry wants: for results that it reads, writes, or that
+    wait for a later one, and for its scratch. An elementwise result may lie where an input of its
+    size lay that nothing reads any more. For entries without control flow."""
     nodes, sizes = session.nodes(entry), session.value_bytes(entry)
     fixed = len(session.weight_infos) + len(session.inputs(entry))  # ids of memory of others
     shown = list(range(len(sizes)))  # id -> the one whose bytes it shows
