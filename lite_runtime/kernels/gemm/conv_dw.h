@@ -5,6 +5,7 @@
 #include "core/kernel.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/lines.h"
+#include "kernels/vector/transpose.h"
 
 // The kernel of conv2d_dw, for any micro-kernel. Windows are many and the result is small: windows are split into
 // parts, so that threads find work, and the parts' results are added up in order.
@@ -127,15 +128,15 @@ struct WeightBands : WeightGradient {
     parallel_for(context.pool, parts, share(parts, cost), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) part(rows * i / parts, rows * (i + 1) / parts, piece(context, i));
     });
-    float* to = y.f32();
-    for (int64_t k = 0; k < groups * m; ++k) {
-      const int64_t at_k = k / m * n * columns + k % m;
-      for (int64_t j = 0; j < n; ++j) {
-        float sum = 0;
-        for (int64_t p = 0; p < parts; ++p) sum += piece(context, p).result[at_k + j * columns];
-        *to++ = sum;
+    add_pieces(context);
+    const int64_t strips = (m + kStrip - 1) / kStrip, n_strips = groups * strips;
+    parallel_for(context.pool, n_strips, share(n_strips, 16 * kStrip * n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / strips, k = i % strips * kStrip;
+        const float* from = piece(context, 0).result + group * n * columns + k;
+        transpose_strip(from, columns, std::min(kStrip, m - k), n, y.f32() + (group * m + k) * n, n);
       }
-    }
+    });
     return Status::kOk;
   }
 
@@ -168,6 +169,22 @@ struct WeightBands : WeightGradient {
     int64_t* places = reinterpret_cast<int64_t*>(offsets);
     return {reinterpret_cast<float*>(result), places, places + n, reinterpret_cast<float*>(copy),
             reinterpret_cast<float*>(copy + copy_bytes())};
+  }
+
+  // The parts' results added up, in order, in the first one.
+  void add_pieces(const Context& context) const {
+    using Isa = typename Tile::Isa;
+    const int64_t elements = groups * n * columns;
+    float* sum = piece(context, 0).result;
+    parallel_for(context.pool, elements, 1 << 14, [&](int64_t begin, int64_t end) {
+      for (int64_t p = 1; p < parts; ++p) {
+        const float* more = piece(context, p).result;
+        over<Isa>(end - begin, [&](int64_t i, int lanes) {
+          const int64_t k = begin + i;
+          Isa::store(sum + k, Isa::load(sum + k, lanes) + Isa::load(more + k, lanes), lanes);
+        });
+      }
+    });
   }
 
   // The result for rows [begin, end) of windows, counted over all images.
