@@ -143,7 +143,7 @@ class Weight(Value):
 class Node:
     """One application of an operator. An optional input that is left out is None."""
 
-    __slots__ = ("attrs", "inputs", "op", "present_inputs", "results", "serial", "source")
+    __slots__ = ("attrs", "inputs", "op", "results", "serial", "source")
 
     def __init__(
         self,
@@ -155,13 +155,16 @@ class Node:
     ) -> None:
         self.op = op
         self.inputs = tuple(inputs)
-        self.present_inputs: tuple[Value, ...] = tuple(v for v in self.inputs if v is not None)
         self.attrs = attrs
         self.source = source  # file:line of the user's code, or the node's name in the source model
         self.serial = next(_SERIALS)  # counts up: tells nodes made before a moment from later ones
         self.results = tuple(
             Value(shape, dtype, node=self, index=i) for i, (shape, dtype) in enumerate(results)
         )
+
+    @property
+    def present_inputs(self) -> tuple[Value, ...]:
+        return tuple(v for v in self.inputs if v is not None)
 
     def subgraphs(self) -> Iterator[Graph]:
         """The graphs among its attributes, and those of functions among them (control flow).
