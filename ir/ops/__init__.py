@@ -16,6 +16,7 @@ from ir.ops import (  # noqa: F401
     linalg,
     loss,
     norm,
+    norm_relu,
     pool,
     quant,
     quantized,
