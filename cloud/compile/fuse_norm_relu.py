@@ -1,4 +1,4 @@
-"""A ReLU right after batch norm in training becomes part of it, before the graph is differentiated."""
+"""A ReLU right behind batch norm in training becomes part of it, before anything is derived."""
 
 from __future__ import annotations
 
