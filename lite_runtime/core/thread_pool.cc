@@ -3,27 +3,65 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <thread>
 
 namespace lite {
+namespace {
 
+// How long a thread looks for work, or for the end of work, before it sleeps: longer than most operators take, so that
+// threads stay awake from one to the next, and too short to be in anyone's way after a run.
+constexpr std::chrono::microseconds kSpin{100};
+
+// Lets the other thread of a core have it for a moment.
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Whether `ready()` comes true within kSpin; with `patient` false it is asked once.
+template <typename Ready>
+bool spin_until(bool patient, Ready ready) {
+  if (ready()) return true;
+  if (!patient) return false;
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      pause();
+      if (ready()) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+}  // namespace
+
+// A job is open from when its number is odd until it is even again. A worker that finds it open counts itself in and
+// looks again: what it then sees open cannot end before the worker has counted itself out. Whoever comes too late, or
+// sleeps, is not waited for.
 struct ThreadPool::State {
   int threads = 1;
+  bool patient = false;  // there is a processor for every thread: spinning takes it from none of ours
   std::unique_ptr<pthread_t[]> workers;
 
-  std::mutex mutex;
-  std::condition_variable wake, done;
-  uint64_t job = 0;  // counts jobs: a worker takes each job once
-  int busy = 0;      // workers that have not finished the current job
-  bool stop = false;
-
+  std::atomic<uint64_t> job{0};
+  std::atomic<int> inside{0};  // workers that count themselves in
+  std::atomic<int64_t> next{0};
   Range range = nullptr;
   void* context = nullptr;
   int64_t n = 0, grain = 1;
-  std::atomic<int64_t> next{0};
+
+  std::mutex mutex;  // of those who sleep
+  std::condition_variable wake, done;
+  std::atomic<int> asleep{0};
+  std::atomic<bool> caller_asleep{false}, stop{false};
 
   void take_parts() {
     for (int64_t begin = next.fetch_add(grain); begin < n; begin = next.fetch_add(grain)) {
@@ -38,16 +76,47 @@ struct ThreadPool::State {
 
   void work() {
     uint64_t seen = 0;
-    std::unique_lock<std::mutex> lock(mutex);
+    const auto news = [&] {
+      const uint64_t now = job.load();
+      return stop.load() || (now % 2 == 1 && now != seen);
+    };
     for (;;) {
-      wake.wait(lock, [&] { return stop || job != seen; });
-      if (stop) return;
-      seen = job;
-      lock.unlock();
-      take_parts();
-      lock.lock();
-      if (--busy == 0) done.notify_one();
+      if (!spin_until(patient, news)) sleep_until(news);
+      if (stop.load()) return;
+      inside.fetch_add(1);
+      const uint64_t now = job.load();
+      if (now % 2 == 1 && now != seen) {
+        seen = now;
+        take_parts();
+      }
+      if (inside.fetch_sub(1) == 1 && caller_asleep.load()) {
+        std::lock_guard<std::mutex> lock(mutex);
+        done.notify_one();
+      }
     }
+  }
+
+  template <typename News>
+  void sleep_until(News news) {
+    std::unique_lock<std::mutex> lock(mutex);
+    asleep.fetch_add(1);
+    wake.wait(lock, news);
+    asleep.fetch_sub(1);
+  }
+
+  void wake_workers() {
+    if (asleep.load() == 0) return;
+    std::lock_guard<std::mutex> lock(mutex);
+    wake.notify_all();
+  }
+
+  void wait_for_workers() {
+    const auto left = [&] { return inside.load() == 0; };
+    if (spin_until(patient, left)) return;
+    std::unique_lock<std::mutex> lock(mutex);
+    caller_asleep.store(true);
+    done.wait(lock, left);
+    caller_asleep.store(false);
   }
 };
 
@@ -55,6 +124,7 @@ ThreadPool* ThreadPool::create(int threads) {
   std::unique_ptr<State> state(new (std::nothrow) State);
   if (!state) return nullptr;
   state->threads = threads < 1 ? 1 : threads;
+  state->patient = static_cast<unsigned>(state->threads) <= std::thread::hardware_concurrency();
   if (state->threads > 1) {
     state->workers.reset(new (std::nothrow) pthread_t[state->threads - 1]);
     if (!state->workers) return nullptr;
@@ -73,11 +143,8 @@ ThreadPool* ThreadPool::create(int threads) {
 void ThreadPool::destroy(ThreadPool* pool) {
   if (pool == nullptr) return;
   State* state = pool->state_;
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    state->stop = true;
-  }
-  state->wake.notify_all();
+  state->stop.store(true);
+  state->wake_workers();
   for (int i = 0; i + 1 < state->threads; ++i) pthread_join(state->workers[i], nullptr);
   delete state;
   delete pool;
@@ -87,20 +154,16 @@ int ThreadPool::threads() const { return state_->threads; }
 
 void ThreadPool::run(int64_t n, int64_t grain, Range range, void* context) {
   State& s = *state_;
-  {
-    std::lock_guard<std::mutex> lock(s.mutex);
-    s.range = range;
-    s.context = context;
-    s.n = n;
-    s.grain = grain;
-    s.next.store(0);
-    s.busy = s.threads - 1;
-    ++s.job;
-  }
-  s.wake.notify_all();
+  s.range = range;
+  s.context = context;
+  s.n = n;
+  s.grain = grain;
+  s.next.store(0);
+  s.job.fetch_add(1);
+  s.wake_workers();
   s.take_parts();
-  std::unique_lock<std::mutex> lock(s.mutex);
-  s.done.wait(lock, [&] { return s.busy == 0; });
+  s.job.fetch_add(1);
+  s.wait_for_workers();
 }
 
 }  // namespace lite

@@ -8,9 +8,9 @@ namespace lite {
 KERNEL(batch_norm, f32, avx2) { return vector_batch_norm<Avx2>(call); }
 SCRATCH(batch_norm, f32, avx2) { return static_cast<size_t>(call.y().dim(-1)) * sizeof(float); }
 KERNEL(batch_norm_train, f32, avx2) { return vector_batch_norm_train<Avx2>(call); }
-SCRATCH(batch_norm_train, f32, avx2) { return static_cast<size_t>(call.y().dim(-1)) * sizeof(float); }
+SCRATCH(batch_norm_train, f32, avx2) { return batch_norm_train_scratch(call); }
 KERNEL(batch_norm_train_dx, f32, avx2) { return vector_batch_norm_train_dx<Avx2>(call); }
-SCRATCH(batch_norm_train_dx, f32, avx2) { return static_cast<size_t>(call.y().dim(-1)) * 3 * sizeof(float); }
+SCRATCH(batch_norm_train_dx, f32, avx2) { return batch_norm_train_dx_scratch(call); }
 KERNEL(layer_norm, f32, avx2) { return vector_layer_norm<Avx2>(call); }
 
 KERNEL(softmax, f32, avx2) {
