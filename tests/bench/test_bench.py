@@ -80,6 +80,7 @@ def test_operators_are_the_same_function_on_both_sides(name: str) -> None:
     assert float(row.note.removeprefix("ours off by ")) < 1e-5
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # in torch.func
 def test_derivatives_are_right_on_both_sides() -> None:
     found = list(numeric.measure(ONCE, [1]))
     assert [r.case for r in found] == list(numeric.CASES)
