@@ -3,19 +3,19 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
-#include <new>
+
+#include "core/array.h"
+#include "core/memory.h"
+#include "core/mutex.h"
 
 namespace lite {
 
 struct ThreadPool::State {
   int threads = 1;
-  std::unique_ptr<pthread_t[]> workers;
+  Array<pthread_t> workers;
 
-  std::mutex mutex;
-  std::condition_variable wake, done;
+  Mutex mutex;
+  Condition wake, done;
   uint64_t job = 0;  // counts jobs: a worker takes each job once
   int busy = 0;      // workers that have not finished the current job
   bool stop = false;
@@ -38,34 +38,33 @@ struct ThreadPool::State {
 
   void work() {
     uint64_t seen = 0;
-    std::unique_lock<std::mutex> lock(mutex);
+    const Lock lock(mutex);
     for (;;) {
-      wake.wait(lock, [&] { return stop || job != seen; });
+      wake.wait(mutex, [&] { return stop || job != seen; });
       if (stop) return;
       seen = job;
-      lock.unlock();
+      mutex.unlock();
       take_parts();
-      lock.lock();
+      mutex.lock();
       if (--busy == 0) done.notify_one();
     }
   }
 };
 
 ThreadPool* ThreadPool::create(int threads) {
-  std::unique_ptr<State> state(new (std::nothrow) State);
-  if (!state) return nullptr;
-  state->threads = threads < 1 ? 1 : threads;
-  if (state->threads > 1) {
-    state->workers.reset(new (std::nothrow) pthread_t[state->threads - 1]);
-    if (!state->workers) return nullptr;
+  State* state = lite::create<State>();
+  ThreadPool* pool = lite::create<ThreadPool>();
+  if (state == nullptr || pool == nullptr || !state->workers.allocate(threads > 1 ? static_cast<size_t>(threads) : 1)) {
+    lite::destroy(state);
+    lite::destroy(pool);
+    return nullptr;
   }
-  ThreadPool* pool = new (std::nothrow) ThreadPool;
-  if (pool == nullptr) return nullptr;
-  pool->state_ = state.release();
+  state->threads = threads < 1 ? 1 : threads;
+  pool->state_ = state;
   // std::thread can only throw where the system has no more threads. We do with those that start: results are the same.
   State& s = *pool->state_;
   for (int i = 0; i + 1 < s.threads; ++i) {
-    if (pthread_create(&s.workers[i], nullptr, State::start, &s) != 0) s.threads = i + 1;
+    if (pthread_create(&s.workers[static_cast<size_t>(i)], nullptr, State::start, &s) != 0) s.threads = i + 1;
   }
   return pool;
 }
@@ -74,13 +73,13 @@ void ThreadPool::destroy(ThreadPool* pool) {
   if (pool == nullptr) return;
   State* state = pool->state_;
   {
-    std::lock_guard<std::mutex> lock(state->mutex);
+    const Lock lock(state->mutex);
     state->stop = true;
   }
   state->wake.notify_all();
-  for (int i = 0; i + 1 < state->threads; ++i) pthread_join(state->workers[i], nullptr);
-  delete state;
-  delete pool;
+  for (int i = 0; i + 1 < state->threads; ++i) pthread_join(state->workers[static_cast<size_t>(i)], nullptr);
+  lite::destroy(state);
+  lite::destroy(pool);
 }
 
 int ThreadPool::threads() const { return state_->threads; }
@@ -88,7 +87,7 @@ int ThreadPool::threads() const { return state_->threads; }
 void ThreadPool::run(int64_t n, int64_t grain, Range range, void* context) {
   State& s = *state_;
   {
-    std::lock_guard<std::mutex> lock(s.mutex);
+    const Lock lock(s.mutex);
     s.range = range;
     s.context = context;
     s.n = n;
@@ -99,8 +98,8 @@ void ThreadPool::run(int64_t n, int64_t grain, Range range, void* context) {
   }
   s.wake.notify_all();
   s.take_parts();
-  std::unique_lock<std::mutex> lock(s.mutex);
-  s.done.wait(lock, [&] { return s.busy == 0; });
+  const Lock lock(s.mutex);
+  s.done.wait(s.mutex, [&] { return s.busy == 0; });
 }
 
 }  // namespace lite
