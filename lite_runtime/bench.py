@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from lite_runtime.console import lines_text
 from lite_runtime.profile import Profile
 from lite_runtime.session import Array, Session, TensorInfo
 
@@ -41,7 +42,7 @@ class Bench:
             f"weights {kilobytes(self.weight_bytes)}, "
             f"process at most {kilobytes(self.peak_process_bytes)}",
         ]
-        return "\n".join(lines + ([str(self.profile)] if self.profile else []))
+        return "\n".join([lines_text(lines), *([str(self.profile)] if self.profile else [])])
 
 
 def measure(

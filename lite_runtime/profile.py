@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lite_runtime.console import lines_text
+
 RUN_OTHERS = ("cond", "while_loop", "call")  # their time is that of the nodes that they run
 
 
@@ -62,4 +64,4 @@ class Profile:
                 f"{100 * n.time_us / total:>6.1f} {rate:>8.0f}  {where}"
             )
         lines.append(f"{'all':<26} {'':<6} {'':<18} {self.time_us:>10.1f} {100:>6.1f}")
-        return "\n".join(lines)
+        return lines_text(lines)

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cloud.parse.base import BREAK, OFF_THE_END, RETURN, Flow
 from cloud.parse.errors import Disagreement, NotKnown, Traced
-from cloud.parse.remat import RematItems
 from cloud.parse.sequences import Items, Sequence
 from cloud.parse.staged_loop import StagedLoops, Turn
 from cloud.parse.state import Region
 from ir.graph import Value, next_serial
 
 MOST_UNROLLED = 256  # turns of a loop that is written out because its body needs its number
+
+
+class RematItems:
+    """What a loop runs over that keeps each `every`th state only; see `remat`."""
+
+    def __init__(self, items: Any, every: int) -> None:
+        self.items, self.every = items, every
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 class Loops(StagedLoops):
@@ -136,9 +148,10 @@ class Loops(StagedLoops):
         """`while (x := f()) …` as `while True: if not …: break`, so that x is seen after it."""
         stop: ast.stmt = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
         loop = ast.While(ast.Constant(True), [stop, *node.body], [])
-        for n in ast.walk(loop):
+        ast.copy_location(loop, node)
+        for n in ast.walk(loop):  # what is new stands where the condition does
             if not hasattr(n, "lineno") and isinstance(n, (ast.stmt, ast.expr)):
-                ast.copy_location(n, node)
+                ast.copy_location(n, node.test)
         if node.orelse:
             raise self.refused("`else` of a `while` that assigns in its condition", "use a flag")
         return self.stmt_While(loop)
