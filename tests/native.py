@@ -21,9 +21,10 @@ def native_build(target: str) -> Path:
 
 
 def model_build(*models: Path) -> Path:
-    """The build folder of a shared library with the kernels of these model files alone."""
+    """The build folder of a shared library with the kernels of these model files alone, and of one
+    instruction set."""
     return _build(
-        "model", "lite", "-DBUILD_SHARED_LIBS=ON", "-DLITE_TOOLS=OFF",
+        "model", "lite", "-DBUILD_SHARED_LIBS=ON", "-DLITE_TOOLS=OFF", "-DLITE_ISAS=avx2;neon",
         f"-DLITE_MODEL={';'.join(map(str, models))}",
     )  # fmt: skip
 
