@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/kernel.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/dot.h"
 #include "kernels/gemm/lines.h"
 
 // The kernels of conv2d and its gradients, for any micro-kernel: each is a product for every group.
@@ -48,7 +48,7 @@ Status gemm_conv2d(const Call<conv2d_attrs>& call) {
     const PatchesA a = {{x.f32(), at, x.dim(3), g * c, c}};
     const float *weight = w.f32() + g * n * k, *group_bias = bias != nullptr ? bias + g * n : nullptr;
     const RowsC to = {y.f32() + g * n, w.dim(0)};
-    if (m < Tile::kRows && a.whole_pixels()) {
+    if (dots_pay<Tile>(m, k) && a.whole_pixels()) {
       dot_products<typename Tile::Isa>(call.context, m, n, k, a, weight, to, group_bias, call.attrs.activation);
     } else {
       PatchProduct<Tile>::run(call.context, m, n, k, a.images, ColumnsB{weight, k}, to,

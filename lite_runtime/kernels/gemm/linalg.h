@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/kernel.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/dot.h"
 
 // The kernels of the linalg family, for any micro-kernel.
 
@@ -19,7 +19,7 @@ void gemm_one(const Call<matmul_attrs>& call, int64_t m, int64_t n, int64_t k, c
   if (ta && tb) return run(ColumnsA{a, m}, ColumnsB{b, k});
   if (ta) return run(ColumnsA{a, m}, RowsB{b, n});
   if (!tb) return run(RowsA{a, k}, RowsB{b, n});
-  if (m < Tile::kRows) {
+  if (dots_pay<Tile>(m, k)) {
     return dot_products<typename Tile::Isa>(call.context, m, n, k, RowsA{a, k}, b, c, nullptr, Activation::none);
   }
   run(RowsA{a, k}, ColumnsB{b, k});
@@ -68,7 +68,7 @@ Status gemm_linear(const Call<linear_attrs>& call) {
   for (int i = 0; i + 1 < x.rank(); ++i) m *= x.dim(i);
   const RowsA a = {x.f32(), k};
   const RowsC c = {y.f32(), n};
-  if (m < Tile::kRows) {
+  if (dots_pay<Tile>(m, k)) {
     dot_products<typename Tile::Isa>(call.context, m, n, k, a, w.f32(), c, bias, call.attrs.activation);
   } else {
     Gemm<Tile>::run(call.context, m, n, k, a, ColumnsB{w.f32(), k}, c, {bias, call.attrs.activation});
