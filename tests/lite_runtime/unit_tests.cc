@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -103,6 +104,33 @@ void test_threads_wake_for_large_layers_alone() {
   expect(runs_alone(pool, 1024), "a layer of some 2^17 operations runs on one thread");
   expect(!runs_alone(pool, 1 << 16), "a layer of 2^23 operations runs on two threads");
   lite::ThreadPool::destroy(pool);
+}
+
+// Keeps the thread busy for longer than the pool's threads look for work before they sleep.
+void let_workers_sleep() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+void test_threads_take_every_part_once_awake_or_asleep() {
+  const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  for (const int threads : {2, processors, processors + 3}) {
+    lite::ThreadPool* pool = lite::ThreadPool::create(threads);
+    std::vector<int> seen(1000);
+    for (int job = 0; job < 3000; ++job) {
+      if (job % 500 == 0) let_workers_sleep();
+      const int64_t n = job % 1000 + 1, grain = job % 7 + 1;
+      lite::parallel_for(pool, n, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      for (int64_t i = 0; i < n; ++i) {
+        expect(seen[static_cast<size_t>(i)] == 1, "every item of a job is seen once before the job ends");
+        seen[static_cast<size_t>(i)] = 0;
+      }
+    }
+    lite::ThreadPool::destroy(pool);
+  }
 }
 
 bool overlap(const lite::Block& a, const lite::Block& b) {
@@ -313,5 +341,6 @@ int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {
   test_expressions();
   test_texts();
   test_threads_wake_for_large_layers_alone();
+  test_threads_take_every_part_once_awake_or_asleep();
   return failures > 100 ? 100 : failures;
 }
