@@ -106,11 +106,29 @@ void test_threads_wake_for_large_layers_alone() {
   lite::ThreadPool::destroy(pool);
 }
 
-// Keeps the thread busy for longer than the pool's threads look for work before they sleep.
-void let_workers_sleep() {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+void keep_busy(std::chrono::microseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
   }
+}
+
+void test_a_job_ends_when_its_last_part_does() {
+  lite::ThreadPool* pool = lite::ThreadPool::create(2);
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int job = 0; job < 20; ++job) {
+    std::atomic<int> started{0}, ended{0}, patience{200000};  // the caller leaves a part to the other for that long
+    lite::parallel_for(pool, 4, 1, [&](int64_t, int64_t) {
+      if (std::this_thread::get_id() == caller) {
+        while (started == 0 && --patience > 0) std::this_thread::yield();
+        return;
+      }
+      ++started;
+      keep_busy(std::chrono::microseconds(job < 10 ? 20 : 2000));  // the caller spins, or sleeps
+      ++ended;
+    });
+    expect(started == ended, "a job ends when its last part does");
+  }
+  lite::ThreadPool::destroy(pool);
 }
 
 void test_threads_take_every_part_once_awake_or_asleep() {
@@ -119,7 +137,7 @@ void test_threads_take_every_part_once_awake_or_asleep() {
     lite::ThreadPool* pool = lite::ThreadPool::create(threads);
     std::vector<int> seen(1000);
     for (int job = 0; job < 3000; ++job) {
-      if (job % 500 == 0) let_workers_sleep();
+      if (job % 500 == 0) keep_busy(std::chrono::microseconds(1000));  // so long that the others sleep
       const int64_t n = job % 1000 + 1, grain = job % 7 + 1;
       lite::parallel_for(pool, n, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
@@ -342,5 +360,6 @@ int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {
   test_texts();
   test_threads_wake_for_large_layers_alone();
   test_threads_take_every_part_once_awake_or_asleep();
+  test_a_job_ends_when_its_last_part_does();
   return failures > 100 ? 100 : failures;
 }
