@@ -25,6 +25,34 @@ struct Products {
   }
 };
 
+// The products of the parts of a row, kept from one row to the next while both see the same places: those from `first`
+// to `last` along the other axis.
+class KeptProducts {
+ public:
+  void start_row(int first, int last) {
+    if (first != first_ || last != last_) ready_ = 0;
+    first_ = first, last_ = last, next_ = 0;
+  }
+
+  // Those of the row's next part, which `fill(products)` finds.
+  template <typename Fill>
+  const Products& next(const Fill& fill) {
+    Products& products = parts_[std::min(next_, kMost - 1)];
+    if (next_ >= ready_) {
+      products.n = 0;
+      fill(products);
+      if (next_ < kMost - 1) ready_ = next_ + 1;
+    }
+    ++next_;
+    return products;
+  }
+
+ private:
+  static constexpr int kMost = 8;  // the last one is not kept
+  Products parts_[kMost];
+  int first_ = -1, last_ = -1, ready_ = 0, next_ = 0;
+};
+
 // y[q y_step][c] = start[q start_step][c] + sum of x[q x_step + offset][c] w[c] for Q positions; start may be null.
 template <class Isa, int Q>
 inline void add_products(const Products& products, const float* x, int64_t x_step, const float* start,
@@ -79,21 +107,19 @@ struct Row {
   int64_t x_step, y_step;
   int channels;
 
-  // The results [begin, end), all of which see the places that `for_places(add)` names by add(offset, weight). A few
-  // places at a time: this needs little memory whatever their number.
+  // The results [begin, end), all of which see the places that `for_places(add)` names by add(offset, weight). `kept`
+  // is given where those always fit one list; else few places are taken at a time, whatever their number.
   template <typename ForPlaces>
-  void sum(int begin, int end, const float* bias, ForPlaces for_places) const {
+  void sum(int begin, int end, const float* bias, KeptProducts* kept, ForPlaces for_places) const {
+    if (kept != nullptr) {
+      const Products& products = kept->next(
+          [&](Products& list) { for_places([&](int64_t offset, const float* weight) { list.add(offset, weight); }); });
+      return add(products, begin, end, bias, false);
+    }
     Products products;
     bool started = false;
     const auto flush = [&] {
-      const auto some = [&](auto count, int q) {
-        float* to = y + q * y_step;
-        add_products<Isa, decltype(count)::value>(products, x + q * x_step, x_step, started ? to : bias,
-                                                  started ? y_step : 0, channels, to, y_step);
-      };
-      int q = begin;
-      for (; q + 4 <= end; q += 4) some(std::integral_constant<int, 4>(), q);
-      for (; q < end; ++q) some(std::integral_constant<int, 1>(), q);
+      add(products, begin, end, bias, started);
       products.n = 0;
       started = true;
     };
@@ -102,6 +128,18 @@ struct Row {
       products.add(offset, weight);
     });
     flush();
+  }
+
+ private:
+  void add(const Products& products, int begin, int end, const float* bias, bool started) const {
+    const auto some = [&](auto count, int q) {
+      float* to = y + q * y_step;
+      add_products<Isa, decltype(count)::value>(products, x + q * x_step, x_step, started ? to : bias,
+                                                started ? y_step : 0, channels, to, y_step);
+    };
+    int q = begin;
+    for (; q + 4 <= end; q += 4) some(std::integral_constant<int, 4>(), q);
+    for (; q < end; ++q) some(std::integral_constant<int, 1>(), q);
   }
 };
 
@@ -115,6 +153,16 @@ inline void border_and_inside(int count, int inner, int outer, Positions positio
   for (int q = outer; q < count; ++q) positions(q, q + 1);
 }
 
+// row_of(row, kept) for all rows; `kept` is null where windows have too many places.
+template <typename RowOf>
+void for_depthwise_rows(ThreadPool* pool, const Windows& at, int64_t rows, int64_t cost, const RowOf& row_of) {
+  const bool few_places = int64_t{at.h.size} * at.w.size <= Products::kMost;
+  parallel_for(pool, rows, share(rows, cost), [&](int64_t begin, int64_t end) {
+    KeptProducts kept;
+    for (int64_t row = begin; row < end; ++row) row_of(row, few_places ? &kept : nullptr);
+  });
+}
+
 template <class Isa>
 Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
   const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
@@ -125,16 +173,17 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
   const int inner = (at.w.pad + at.w.stride - 1) / at.w.stride;
   const int room = at.w.length + at.w.pad - 1 - (at.w.size - 1) * at.w.dilation;  // for the last window's start
   const int outer = room >= 0 ? room / at.w.stride + 1 : 0;
-  const auto row_of = [&](int64_t row) {
+  const auto row_of = [&](int64_t row, KeptProducts* kept) {
     const int top = at.h.position(static_cast<int>(row % at.h.count), 0);
     const int i0 = at.h.first_inside(top), i1 = at.h.behind_inside(top);
     const float* lines = x.f32() + (row / at.h.count * at.h.length + top) * at.w.length * channels;
     float* to = y.f32() + row * at.w.count * channels;
     const Row<Isa> line = {lines - int64_t{at.w.pad} * channels, to, int64_t{at.w.stride} * channels, channels,
                            channels};
+    if (kept != nullptr) kept->start_row(i0, i1);
     border_and_inside(at.w.count, inner, outer, [&](int begin, int end) {
       const int left = at.w.position(begin, 0), j0 = at.w.first_inside(left), j1 = at.w.behind_inside(left);
-      line.sum(begin, end, bias, [&](auto add) {
+      line.sum(begin, end, bias, kept, [&](auto add) {
         for (int i = i0; i < i1; ++i) {
           for (int j = j0; j < j1; ++j) {
             add((int64_t{i} * at.h.dilation * at.w.length + j * at.w.dilation) * channels,
@@ -148,9 +197,7 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
       Isa::store(to + i, vactivate<Isa>(call.attrs.activation, Isa::load(to + i, lanes)), lanes);
     });
   };
-  parallel_for(call.context.pool, rows, share(rows, cost), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) row_of(row);
-  });
+  for_depthwise_rows(call.context.pool, at, rows, cost, row_of);
   return Status::kOk;
 }
 
@@ -160,8 +207,15 @@ Status vector_depthwise_conv2d_dx(const Call<depthwise_conv2d_dx_attrs>& call) {
   const Windows at = windows_of(y, w.dim(0), w.dim(1), g, call.attrs);
   const int channels = y.dim(3);
   const int64_t rows = int64_t{at.n} * at.h.length, cost = int64_t{at.w.length} * channels * at.h.size * at.w.size;
-  const auto row_of = [&](int64_t row) {
-    const float* lines = g.f32() + row / at.h.length * at.h.count * at.w.count * channels;
+  const auto row_of = [&](int64_t row, KeptProducts* kept) {
+    const Places rows_seen(at.h, static_cast<int>(row % at.h.length) % at.h.stride);
+    const int first_p = rows_seen.window + static_cast<int>(row % at.h.length) / at.h.stride;  // of the last place
+    const auto seen = [&](int i) { return first_p + i * rows_seen.windows; };
+    int i0 = 0, i1 = rows_seen.count;
+    while (i0 < i1 && seen(i0) < 0) ++i0;
+    while (i0 < i1 && seen(i1 - 1) >= at.h.count) --i1;
+    const float* lines = g.f32() + (row / at.h.length * at.h.count + first_p) * at.w.count * channels;
+    if (kept != nullptr) kept->start_row(rows_seen.last * Products::kMost + i0, i1);
     float* to = y.f32() + row * at.w.length * channels;
     // Every stride-th pixel of a row is seen by the same places of windows.
     for (int phase = 0; phase < std::min(at.w.stride, at.w.length); ++phase) {
@@ -171,23 +225,20 @@ Status vector_depthwise_conv2d_dx(const Call<depthwise_conv2d_dx_attrs>& call) {
       const int pixels = (at.w.length - phase - 1) / at.w.stride + 1;
       const int last = places.window + (places.count - 1) * places.windows;
       border_and_inside(pixels, -places.window, at.w.count - last, [&](int begin, int end) {
-        line.sum(begin, end, nullptr, [&](auto add) {
-          for (int i = 0; i < at.h.size; ++i) {
-            const int p = at.h.window_at(static_cast<int>(row % at.h.length), i);
-            for (int j = 0; p >= 0 && j < places.count; ++j) {
+        line.sum(begin, end, nullptr, kept, [&](auto add) {
+          for (int i = i0; i < i1; ++i) {
+            for (int j = 0; j < places.count; ++j) {
               const int q = places.window + j * places.windows;  // for the first pixel
               if (begin + q < 0 || begin + q >= at.w.count) continue;
-              add((int64_t{p} * at.w.count + q) * channels,
-                  w.f32() + (int64_t{i} * at.w.size + places.place(j)) * channels);
+              add((int64_t{i} * rows_seen.windows * at.w.count + q) * channels,
+                  w.f32() + (int64_t{rows_seen.place(i)} * at.w.size + places.place(j)) * channels);
             }
           }
         });
       });
     }
   };
-  parallel_for(call.context.pool, rows, share(rows, cost), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) row_of(row);
-  });
+  for_depthwise_rows(call.context.pool, at, rows, cost, row_of);
   return Status::kOk;
 }
 
