@@ -58,28 +58,32 @@ template <class Isa, int Q>
 inline void add_products(const Products& products, const float* x, int64_t x_step, const float* start,
                          int64_t start_step, int channels, float* y, int64_t y_step) {
   using V = typename Isa::V;
-  constexpr int kTogether = 2 * Isa::kLanes;
+  constexpr int kVectors = Q == 1 ? 4 : 2;  // accumulators enough that none waits for itself
   int c = 0;
-  for (; c + kTogether <= channels; c += kTogether) {
-    V sum[Q][2];
+  for (; c + kVectors * Isa::kLanes <= channels; c += kVectors * Isa::kLanes) {
+    V sum[Q][kVectors];
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
-      sum[q][0] = start != nullptr ? Isa::load(start + q * start_step + c) : Isa::all(0.0f);
-      sum[q][1] = start != nullptr ? Isa::load(start + q * start_step + c + Isa::kLanes) : Isa::all(0.0f);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sum[q][v] = start != nullptr ? Isa::load(start + q * start_step + c + v * Isa::kLanes) : Isa::all(0.0f);
+      }
     }
     for (int p = 0; p < products.n; ++p) {
       const float *from = x + products.x[p] + c, *w = products.w[p] + c;
-      const V w0 = Isa::load(w), w1 = Isa::load(w + Isa::kLanes);
 #pragma GCC unroll 4
-      for (int q = 0; q < Q; ++q) {
-        sum[q][0] = Isa::fma(Isa::load(from + q * x_step), w0, sum[q][0]);
-        sum[q][1] = Isa::fma(Isa::load(from + q * x_step + Isa::kLanes), w1, sum[q][1]);
+      for (int v = 0; v < kVectors; ++v) {
+        const V weight = Isa::load(w + v * Isa::kLanes);
+#pragma GCC unroll 4
+        for (int q = 0; q < Q; ++q) {
+          sum[q][v] = Isa::fma(Isa::load(from + q * x_step + v * Isa::kLanes), weight, sum[q][v]);
+        }
       }
     }
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
-      Isa::store(y + q * y_step + c, sum[q][0]);
-      Isa::store(y + q * y_step + c + Isa::kLanes, sum[q][1]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) Isa::store(y + q * y_step + c + v * Isa::kLanes, sum[q][v]);
     }
   }
   over<Isa>(channels - c, [&](int64_t rest, int lanes) {
@@ -139,7 +143,9 @@ struct Row {
     };
     int q = begin;
     for (; q + 4 <= end; q += 4) some(std::integral_constant<int, 4>(), q);
-    for (; q < end; ++q) some(std::integral_constant<int, 1>(), q);
+    if (end - q == 3) return some(std::integral_constant<int, 3>(), q);
+    if (end - q == 2) return some(std::integral_constant<int, 2>(), q);
+    if (end - q == 1) some(std::integral_constant<int, 1>(), q);
   }
 };
 
