@@ -51,7 +51,7 @@ struct DotTile {
 // are. Measured with AVX-512, for rows that start anywhere in a line of the cache.
 template <class Tile>
 bool dots_pay(int64_t m, int64_t k) {
-  return m == 1 || m * (k + 1024) < 3 * Tile::Isa::kLanes * k;
+  return m == 1 || m * (k + 1024) < (m <= Tile::Isa::kLanes ? 5 : 3) * Tile::Isa::kLanes * k;
 }
 
 // `a.row(m)` is where row m of A lies, `c.row(m)` is the place of row m of the result; B's rows are `k` apart.
