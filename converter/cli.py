@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
         "sign": _key(args.sign),
     }
     if args.train:
-        options["train"] = TrainSpec(args.loss, args.optimizer, args.trainable)
+        options["train"] = TrainSpec(args.loss, args.optimizer, args.trainable, args.accumulate)
     if args.bisect:
         found = bisect(args.model, **options)
         print(f"{found} is the first step that breaks agreement" if found else "every step agrees")
@@ -88,8 +88,9 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     if args.keep_float and args.quantize == "none":
         parser.error("--keep-float is for --quantize")
     changed = args.trainable != ["*"] or args.optimizer != DEFAULT_OPTIMIZER
-    if not args.train and (changed or args.loss != "softmax_cross_entropy"):
-        parser.error("--loss, --optimizer and --trainable are for --train")
+    changed = changed or args.accumulate or args.loss != "softmax_cross_entropy"
+    if not args.train and changed:
+        parser.error("--loss, --optimizer, --trainable and --accumulate are for --train")
     if not args.o and args.kind != "onnx" and Path(args.model).suffix == ".ms" and not args.bisect:
         parser.error("-o is needed: the default would overwrite the source")
     if args.report and any(_is_same(args.report, path) for path in (args.model, _target(args))):
@@ -166,6 +167,9 @@ def _add_training(p: Any) -> None:
         default=["*"],
         metavar="PATTERN",
         help="weights that train, by name; all others are frozen (default: all train)",
+    )
+    p.add_argument(
+        "--accumulate", action="store_true", help="add entries that do a training step in parts"
     )
 
 

@@ -24,6 +24,7 @@ class Bench:
     runs: int
     latency_ms: dict[str, float]  # p50, p90, p99, mean, min
     planned_bytes: int  # results and scratch of the entry
+    peak_bytes: int  # of those, with tapes: what the runs took at most
     weight_bytes: int
     peak_process_bytes: int
     profile: Profile | None
@@ -37,6 +38,7 @@ class Bench:
             f"entry {self.entry}, {self.runs} runs",
             f"latency ms      {latency}",
             f"memory          planned {kilobytes(self.planned_bytes)}, "
+            f"taken {kilobytes(self.peak_bytes)}, "
             f"weights {kilobytes(self.weight_bytes)}, "
             f"process at most {kilobytes(self.peak_process_bytes)}",
         ]
@@ -66,6 +68,7 @@ def measure(
         runs=runs,
         latency_ms=latency | {"mean": float(np.mean(times_ms)), "min": min(times_ms)},
         planned_bytes=session.planned_bytes(entry),
+        peak_bytes=session.peak_bytes(entry),
         weight_bytes=sum(w.size_bytes for w in session.weight_infos),
         peak_process_bytes=_peak_bytes(),
         profile=session.profile(inputs, entry) if profile else None,

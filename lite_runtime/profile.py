@@ -22,6 +22,7 @@ class NodeTime:
     time_us: float  # mean of the runs
     read_bytes: int
     written_bytes: int
+    scratch_bytes: int = 0  # memory that its kernel works in
     graph: str = ""  # the sub-graph that it is in: its part in a node of control flow, and a number
     calls: float = 0.0  # how often it runs in one run of the entry, on average
 
