@@ -6,6 +6,7 @@ is a loop, a recursion's a recursion: the number of nodes does not depend on how
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 TAPE = ((), DType.tape)
 
 
-class Step:
+class Step(ABC):
     """What runs in place of a node of control flow, and how it pulls cotangents back.
 
     `given`: its inputs that vary; `seeded`: its results that vary and matter.
@@ -53,13 +54,13 @@ class Step:
         """Whether its backward run cannot be left out, for others' values lie below on the tape."""
         return self.tapes.inner and self.tape is not None
 
+    @abstractmethod
     def run_forward(self) -> None:
         """Add what runs in place of the node."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
         """Cotangents of inputs by position; those of weights are added to in `sums`."""
-        raise NotImplementedError
 
     def tape_before(self) -> Value:
         return self.tapes.forward if self.tapes.inner else new_tape()
