@@ -22,10 +22,3 @@ def __dir__() -> list[str]:
 
 # short for reshape, slice and broadcast_to
 _FUNCTIONS = ("split", "squeeze", "unsqueeze", "flatten", "slice_axis", "tile")
-    "split",
-    "squeeze",
-    "unsqueeze",
-    "flatten",
-    "slice_axis",
-    "tile",
-)  # short for reshape and slice
