@@ -1,0 +1,1 @@
+"""Formulas over indices: domains of whole numbers, expressions, their derivatives, loop programs."""
