@@ -72,9 +72,9 @@ class Formula:
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
         if not any(isinstance(x, Value) for x in inputs):
-            from cloud import jit
+            from cloud.jit import call
 
-            return jit.call(lambda *xs: self(*xs, **attrs), *inputs)
+            return call(self, *inputs, **attrs)
         values = [x if isinstance(x, Value) else Constant(x) for x in inputs]
         if len(values) != len(self.inputs):
             wanted = ", ".join(self.inputs)

@@ -1,0 +1,88 @@
+#include "kernels/formula.h"
+
+#include <limits>
+
+#include "kernels/formula_loops.h"
+#include "kernels/ref/checks.h"
+#include "kernels/ref/fused_tiles.h"
+
+namespace lite {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// What a value and what is there already come to; what is not a number stays.
+float meet(FormulaKind kind, float there, float value) {
+  switch (kind) {
+    case FormulaKind::sum:
+      return there + value;
+    case FormulaKind::max:
+      return there > value || there != there ? there : value;
+    case FormulaKind::min:
+      return there < value || there != there ? there : value;
+  }
+  return value;
+}
+
+Status run_piece(const FormulaProgram& program, const FormulaPiece& piece, const Call<formula_attrs>& call) {
+  int64_t sizes[kMostFormulaSizes];
+  std::copy_n(call.attrs.sizes.begin(), program.sizes, sizes);
+  FormulaForms forms;
+  forms.set(program, piece, call, sizes);
+  FormulaLoops loops(program, piece, forms, sizes);
+  FusedTilesOfRef tiles(piece.body);
+  const int lane = std::max(piece.loops - 1, 0);
+
+  const auto element = [&](int load, int64_t offset) {
+    return forms.elements[load] < 0 ? static_cast<float>(offset) : call.in[piece.load[load].input].f32()[offset];
+  };
+  const auto some = [&](const int64_t* at, int64_t done, int n) {
+    float plain[kTile];  // the values where there is no body
+    if (piece.has_body) tiles.start(n);
+    for (int i = 0; i < piece.loads; ++i) {
+      for (int k = 0; k < n; ++k) plain[k] = element(i, at[i] + (done + k) * forms.form[i].steps[lane]);
+      if (piece.has_body) std::memcpy(tiles.input(i).elements, plain, sizeof plain[0] * static_cast<size_t>(n));
+    }
+    const bool good = !piece.has_body || tiles.run() == Status::kOk;
+    const float* values = piece.has_body ? tiles.result(0).f32() : plain;
+    for (int k = 0; k < n; ++k) {
+      float* y = call.y().f32() + at[piece.loads] + (done + k) * forms.form[piece.loads].steps[lane];
+      *y = meet(program.kind, *y, values[k]);
+    }
+    return good;
+  };
+  const auto row = [&](const int64_t* at, int64_t n) {
+    for (int64_t done = 0; done < n; done += kTile) {
+      if (!some(at, done, static_cast<int>(std::min<int64_t>(kTile, n - done)))) return false;
+    }
+    return true;
+  };
+  for (int64_t i = 0; i < loops.items(); ++i) {
+    if (!loops.run(i, row)) return Status::kBadFile;
+  }
+  return Status::kOk;
+}
+
+}  // namespace
+
+CHECK(formula) {
+  if (call.inputs < 1 || !has_inputs(call, call.inputs, call.inputs)) return false;
+  FormulaProgram program;
+  return program.read(call.attrs.program, call.inputs) && program.fits(call);
+}
+
+KERNEL(formula, f32, ref) {
+  FormulaProgram program;
+  program.read(call.attrs.program, call.inputs);
+  const float start[] = {0.0f, -kInfinity, kInfinity};
+  std::fill_n(call.y().f32(), call.y().elements(), start[static_cast<int>(program.kind)]);
+  const int32_t* at = program.first();
+  for (int i = 0; i < program.pieces; ++i) {
+    FormulaPiece piece;
+    program.piece(&at, &piece);
+    LITE_TRY(run_piece(program, piece, call));
+  }
+  return Status::kOk;
+}
+
+}  // namespace lite
