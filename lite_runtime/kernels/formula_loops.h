@@ -53,6 +53,16 @@ class FormulaLoops {
   }
 
   int64_t items() const { return items_; }
+  // About how many points an item has: what its constant bounds say.
+  int64_t turns() const {
+    int64_t turns = tiles_ > 0 ? std::min<int64_t>(kFormulaTile, count_[piece_.loops - 1]) : 1;
+    for (int loop = fixed_; loop < piece_.loops - static_cast<int>(tiles_ > 0); ++loop) {
+      int64_t first, last;
+      piece_.bounds[loop].at(columns_, &first, &last);
+      turns = std::min<int64_t>(turns * std::max<int64_t>(last - first + 1, 1), 1 << 30);
+    }
+    return turns;
+  }
 
   // row(offsets of the loads and the result, lanes) for each row of one item. False: a row leaves its tensor.
   template <typename Row>
