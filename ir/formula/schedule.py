@@ -47,7 +47,8 @@ def piece_of(nest: Nest) -> Piece | None:
     if nest.loops > MOST_LOOPS:
         raise AttrError(f"formula: {nest.loops} loops in one nest, want at most {MOST_LOOPS}")
     lane = _lane(nest)
-    outer = [i for i in range(nest.loops) if i != lane]
+    sums = sorted(range(nest.parallel, nest.loops), key=nest.extent)  # short ones outside
+    outer = [i for i in (*range(nest.parallel), *sums) if i != lane]
     order = outer if lane is None else [*outer, lane]
     lanes_place = lane is not None and lane < nest.parallel
     nest = reordered(nest, order)

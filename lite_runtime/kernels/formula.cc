@@ -153,7 +153,7 @@ struct Ranges {
   }
 };
 
-int64_t floor_of(int64_t a, int64_t b) { return a / b - static_cast<int64_t>(a % b < 0); }
+int64_t floor_of(int64_t a, int64_t b) { return b == 1 ? a : a / b - static_cast<int64_t>(a % b < 0); }
 
 // The ranges of a piece's loops; false where one leads too far. Multiplies the turns they take into `points`.
 bool find_ranges(const FormulaPiece& piece, int sizes, Ranges* ranges, double* points) {

@@ -29,34 +29,38 @@ struct FormulaForms {
 };
 
 // Work in items that write to different places: the numbers of the outermost loops, and tiles of the lanes.
+//
+// The last loops are one where their elements lie behind each other as those of one would: its turns are the lanes.
 class FormulaLoops {
  public:
   FormulaLoops(const FormulaProgram& program, const FormulaPiece& piece, const FormulaForms& forms,
                const int64_t* sizes)
-      : piece_(piece), forms_(forms), sizes_(program.sizes) {
+      : piece_(piece), forms_(forms), sizes_(program.sizes), last_(std::max(piece.loops - 1, 0)), merged_(last_) {
     std::copy_n(sizes, sizes_, columns_);
     FormulaRow guard = piece.first_guard;
     for (int i = 0; i < piece.guards; ++i, guard = {guard.end()}) {
       if (guard.at(columns_) < 0) return;
     }
-    items_ = 1;
-    while (fixed_ < piece.outer && piece.bounds[fixed_].are_free_of(sizes_)) {
-      take(fixed_);
-      ++fixed_;
+    for (int loop = 0; loop < piece.loops; ++loop) {
+      is_free_[loop] = piece.bounds[loop].are_free_of(sizes_);
+      if (is_free_[loop]) piece.bounds[loop].at(columns_, &first_[loop], &count_[loop]);
+      count_[loop] = is_free_[loop] ? std::max<int64_t>(count_[loop] - first_[loop] + 1, 0) : 0;
     }
-    const int lane = piece.loops - 1;
-    if (piece.lanes_place && piece.bounds[lane].are_free_of(sizes_)) {
-      take(lane);
-      tiles_ = (count_[lane] + kFormulaTile - 1) / kFormulaTile;
-      items_ = count_[lane] > 0 ? items_ / count_[lane] * tiles_ : 0;
+    merge();
+    are_rows_alike_ = merged_ > 0 && piece.bounds[merged_].are_free_of(sizes_ + merged_ - 1);
+    items_ = 1;
+    for (; fixed_ < std::min(piece.outer, merged_) && is_free_[fixed_]; ++fixed_) items_ *= count_[fixed_];
+    if (piece.lanes_place && is_free_[merged_]) {
+      tiles_ = (count_[merged_] * inner_ + kFormulaTile - 1) / kFormulaTile;
+      items_ *= tiles_;
     }
   }
 
   int64_t items() const { return items_; }
   // About how many points an item has: what its constant bounds say.
   int64_t turns() const {
-    int64_t turns = tiles_ > 0 ? std::min<int64_t>(kFormulaTile, count_[piece_.loops - 1]) : 1;
-    for (int loop = fixed_; loop < piece_.loops - static_cast<int>(tiles_ > 0); ++loop) {
+    int64_t turns = tiles_ > 0 ? std::min<int64_t>(kFormulaTile, count_[merged_] * inner_) : inner_;
+    for (int loop = fixed_; loop < piece_.loops && loop < merged_ + (tiles_ > 0 ? 0 : 1); ++loop) {
       int64_t first, last;
       piece_.bounds[loop].at(columns_, &first, &last);
       turns = std::min<int64_t>(turns * std::max<int64_t>(last - first + 1, 1), 1 << 30);
@@ -64,11 +68,12 @@ class FormulaLoops {
     return turns;
   }
 
-  // row(offsets of the loads and the result, lanes) for each row of one item. False: a row leaves its tensor.
-  template <typename Row>
-  bool run(int64_t item, const Row& row) {
+  // rows(offsets of the loads and the result, lanes, rows, the loop that leads from row to row) for all rows of one
+  // item. False: a row leaves its tensor.
+  template <typename Rows>
+  bool run(int64_t item, const Rows& rows) {
     if (tiles_ > 0) {
-      tile_ = first_[piece_.loops - 1] + item % tiles_ * kFormulaTile;
+      tile_ = item % tiles_ * kFormulaTile;
       item /= tiles_;
     }
     for (int loop = fixed_ - 1; loop >= 0; --loop) {
@@ -80,45 +85,74 @@ class FormulaLoops {
       at[i] = forms_.form[i].base;
       for (int loop = 0; loop < fixed_; ++loop) at[i] += forms_.form[i].steps[loop] * columns_[sizes_ + loop];
     }
-    return descend(fixed_, at, row);
+    if (piece_.loops == 0) return lanes(at, 1, 1, 0, rows);
+    return descend(fixed_, at, rows);
   }
 
  private:
-  void take(int loop) {
-    int64_t last;
-    piece_.bounds[loop].at(columns_, &first_[loop], &last);
-    count_[loop] = std::max<int64_t>(last - first_[loop] + 1, 0);
-    items_ *= count_[loop];
+  // Finds the loops that are one.
+  void merge() {
+    const int least = piece_.lanes_place ? 0 : piece_.outer;  // a loop of the same kind as the last
+    if (piece_.lanes_place && piece_.outer < last_) return;    // sums come between
+    for (; merged_ > least && is_free_[merged_]; --merged_) {
+      for (int i = 0; i <= piece_.loads; ++i) {
+        const int64_t* steps = forms_.form[i].steps;
+        if (steps[merged_ - 1] != steps[merged_] * count_[merged_]) return;
+      }
+      inner_ *= count_[merged_];
+    }
   }
 
-  template <typename Row>
-  bool descend(int loop, const int64_t* from, const Row& row) {
-    if (loop == piece_.loops) return in_tensors(from, 1) && row(from, 1);
+  void bounds_of(int loop, int64_t* first, int64_t* last) const {
+    if (!is_free_[loop]) return piece_.bounds[loop].at(columns_, first, last);
+    *first = first_[loop];
+    *last = first_[loop] + count_[loop] - 1;
+  }
+
+  template <typename Rows>
+  bool descend(int loop, const int64_t* from, const Rows& rows) {
     int64_t first, last, at[kMostFusedInputs + 1];
-    piece_.bounds[loop].at(columns_, &first, &last);
-    const bool is_lane = loop == piece_.loops - 1;
-    if (is_lane && tiles_ > 0) {
-      first = std::max(first, tile_);
-      last = std::min(last, tile_ + kFormulaTile - 1);
-    }
+    bounds_of(loop, &first, &last);
     if (first > last) return true;
     move(from, loop, first, at);
-    if (is_lane) return lanes(at, last - first + 1, row);
+    if (loop == merged_) return merged(at, (last - first + 1) * inner_, 1, loop, rows);
+    if (loop == merged_ - 1 && are_rows_alike_) {
+      int64_t lane, last_lane;
+      columns_[sizes_ + loop] = first;
+      bounds_of(merged_, &lane, &last_lane);
+      move(at, merged_, lane, at);
+      return merged(at, (last_lane - lane + 1) * inner_, last - first + 1, loop, rows);
+    }
     for (int64_t& now = columns_[sizes_ + loop] = first; now <= last; ++now) {
-      if (!descend(loop + 1, at, row)) return false;
+      if (!descend(loop + 1, at, rows)) return false;
       move(at, loop, 1, at);
     }
     return true;
   }
 
-  template <typename Row>
-  bool lanes(int64_t* at, int64_t n, const Row& row) {
-    if (!in_tensors(at, n)) return false;
-    for (; n > kFormulaTile; n -= kFormulaTile) {
-      if (!row(at, kFormulaTile)) return false;
-      move(at, piece_.loops - 1, kFormulaTile, at);
+  // The lanes of the merged loops, of which `at` has the outermost.
+  template <typename Rows>
+  bool merged(int64_t* at, int64_t n, int64_t turns, int loop, const Rows& rows) {
+    for (int inner = merged_ + 1; inner <= last_; ++inner) move(at, inner, first_[inner], at);
+    if (tiles_ > 0) {
+      move(at, last_, tile_, at);
+      n = std::min<int64_t>(n - tile_, kFormulaTile);
     }
-    return row(at, static_cast<int>(n));
+    return lanes(at, n, turns, loop, rows);
+  }
+
+  template <typename Rows>
+  bool lanes(int64_t* at, int64_t n, int64_t turns, int loop, const Rows& rows) {
+    if (n <= 0) return true;
+    int64_t end[kMostFusedInputs + 1];
+    move(at, loop, turns - 1, end);
+    if (!in_tensors(at, n) || !in_tensors(end, n)) return false;
+    for (; n > kFormulaTile; n -= kFormulaTile) {
+      rows(at, kFormulaTile, turns, loop);
+      move(at, last_, kFormulaTile, at);
+    }
+    rows(at, static_cast<int>(n), turns, loop);
+    return true;
   }
 
   void move(const int64_t* from, int loop, int64_t turns, int64_t* to) const {
@@ -126,10 +160,9 @@ class FormulaLoops {
   }
   // Whether n lanes from here on lie in their tensors: forms are affine, so their ends tell.
   bool in_tensors(const int64_t* at, int64_t n) const {
-    const int lane = std::max(piece_.loops - 1, 0);
     for (int i = 0; i <= piece_.loads; ++i) {
       if (forms_.elements[i] < 0) continue;
-      const int64_t end = at[i] + forms_.form[i].steps[lane] * (n - 1);
+      const int64_t end = at[i] + forms_.form[i].steps[last_] * (n - 1);
       if (std::min(at[i], end) < 0 || std::max(at[i], end) >= forms_.elements[i]) return false;
     }
     return true;
@@ -137,10 +170,13 @@ class FormulaLoops {
 
   const FormulaPiece& piece_;
   const FormulaForms& forms_;
-  int sizes_;
-  int fixed_ = 0;  // loops whose numbers an item has
+  int sizes_, last_, merged_;  // the lanes are the turns of loops [merged_, last_]
+  int64_t inner_ = 1;          // turns of those but the first
+  bool are_rows_alike_ = false;  // the same lanes at every turn of the loop around them
+  int fixed_ = 0;              // loops whose numbers an item has
   int64_t items_ = 0, tiles_ = 0, tile_ = 0;
   int64_t columns_[kMostFormulaColumns] = {};
+  bool is_free_[kMostFormulaLoops] = {};  // of the numbers of other loops; then:
   int64_t first_[kMostFormulaLoops] = {}, count_[kMostFormulaLoops] = {};
 };
 

@@ -51,14 +51,16 @@ Status run_piece(const FormulaProgram& program, const FormulaPiece& piece, const
     }
     return good;
   };
-  const auto row = [&](const int64_t* at, int64_t n) {
-    for (int64_t done = 0; done < n; done += kTile) {
-      if (!some(at, done, static_cast<int>(std::min<int64_t>(kTile, n - done)))) return false;
+  bool good = true;
+  const auto rows = [&](const int64_t* from, int n, int64_t turns, int loop) {
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      int64_t at[kMostFusedInputs + 1];
+      for (int i = 0; i <= piece.loads; ++i) at[i] = from[i] + turn * forms.form[i].steps[loop];
+      for (int done = 0; done < n && good; done += kTile) good = some(at, done, std::min(kTile, n - done));
     }
-    return true;
   };
   for (int64_t i = 0; i < loops.items(); ++i) {
-    if (!loops.run(i, row)) return Status::kBadFile;
+    if (!loops.run(i, rows) || !good) return Status::kBadFile;
   }
   return Status::kOk;
 }

@@ -23,7 +23,7 @@ class FormulaRows {
   using V = typename Isa::V;
 
   FormulaRows(const FormulaPiece& piece, const FormulaForms& forms, FormulaKind kind, const Call<formula_attrs>& call)
-      : piece_(piece), kind_(kind), y_(call.y().f32()) {
+      : piece_(piece), forms_(forms), kind_(kind), y_(call.y().f32()) {
     const int lane = std::max(piece.loops - 1, 0);
     for (int i = 0; i <= piece.loads; ++i) step_[i] = forms.form[i].steps[lane];
     for (int i = 0; i < piece.loads; ++i) {
@@ -41,18 +41,35 @@ class FormulaRows {
                   piece.loads == 2 && is_load(body, 0) && is_load(body, 1) && from_[0] != nullptr && from_[1] != nullptr;
   }
 
-  // run(instruction, tiles, n): one instruction of the body on n lanes
+  // So many rows of n lanes, `loop` leads from one to the next. run(instruction, tiles, n): one instruction of the body.
+  template <typename Run>
+  void rows(const int64_t* from, int n, int64_t turns, int loop, const Run& run) {
+    int64_t leap[kMostFusedInputs + 1], at[kMostFusedInputs + 1];
+    for (int i = 0; i <= piece_.loads; ++i) leap[i] = forms_.form[i].steps[loop];
+    if (is_product_ && products(from, leap, n, turns)) return;
+    std::copy_n(from, piece_.loads + 1, at);
+    for (; turns > 0; --turns) {
+      row(at, n, run);
+      for (int i = 0; i <= piece_.loads; ++i) at[i] += leap[i];
+    }
+  }
+
+  float* operand(int i) { return at_[i]; }
+  float* target(int i) { return at_[piece_.body.first_register() + i]; }
+
+ private:
+  bool is_load(const FusedProgram& body, int k) const { return body.instructions[0].operands[k] == k; }
+
   template <typename Run>
   void row(const int64_t* at, int n, const Run& run) {
-    float* y = y_ + at[piece_.loads];
-    const int64_t step = step_[piece_.loads];
-    if (is_product_ && products(at, y, step, n)) return;
     for (int i = 0; i < piece_.loads; ++i) ready(i, at[i], n);
     const float* values = at_[0];
     if (piece_.has_body) {
       for (int i = 0; i < piece_.body.count; ++i) run(piece_.body.instructions[i], *this, n);
       values = target(piece_.body.result[0]);
     }
+    float* y = y_ + at[piece_.loads];
+    const int64_t step = step_[piece_.loads];
     switch (kind_) {
       case FormulaKind::sum:
         return meet<Sum>(values, y, step, n);
@@ -62,12 +79,6 @@ class FormulaRows {
         return meet<Min>(values, y, step, n);
     }
   }
-
-  float* operand(int i) { return at_[i]; }
-  float* target(int i) { return at_[piece_.body.first_register() + i]; }
-
- private:
-  bool is_load(const FusedProgram& body, int k) const { return body.instructions[0].operands[k] == k; }
 
   // Makes n elements of a load ready.
   void ready(int i, int64_t offset, int n) {
@@ -116,28 +127,54 @@ class FormulaRows {
   }
 
   // Sums of products of two elements, without tiles; false where they lie otherwise.
-  bool products(const int64_t* at, float* y, int64_t step, int n) {
-    const float *a = from_[0] + at[0], *b = from_[1] + at[1];
-    int64_t step_a = step_[0], step_b = step_[1];
-    if (step_b == 0) {
-      std::swap(a, b);
-      std::swap(step_a, step_b);
+  bool products(const int64_t* at, const int64_t* leap, int n, int64_t turns) {
+    int a = 0, b = 1;
+    if (step_[b] == 0) std::swap(a, b);
+    if (step_[b] != 1 || step_[a] < 0 || step_[a] > 1) return false;
+    const Operand x{from_[a] + at[a], leap[a]}, z{from_[b] + at[b], leap[b]};
+    float* y = y_ + at[piece_.loads];
+    const int64_t step = step_[piece_.loads], leap_y = leap[piece_.loads];
+    if (step == 1 && leap_y == 0) {
+      step_[a] == 0 ? weighted<true>(x, z, y, n, turns) : weighted<false>(x, z, y, n, turns);
+    } else if (step == 1) {
+      for (int64_t i = 0; i < turns; ++i) {
+        const Operand xi{x.from + i * x.leap, 0}, zi{z.from + i * z.leap, 0};
+        step_[a] == 0 ? weighted<true>(xi, zi, y + i * leap_y, n, 1) : weighted<false>(xi, zi, y + i * leap_y, n, 1);
+      }
+    } else if (step == 0 && step_[a] == 1) {
+      for (int64_t i = 0; i < turns; ++i) y[i * leap_y] += dot(x.from + i * x.leap, z.from + i * z.leap, n);
+    } else {
+      return false;
     }
-    if (step_b != 1 || step_a < 0 || step_a > 1) return false;
-    if (step == 1 && step_a == 0) {
-      const V factor = Isa::all(*a);
-      over_many<Isa>(n, [=](int64_t k, int lanes) {
-        Isa::store(y + k, Isa::fma(factor, Isa::load(b + k, lanes), Isa::load(y + k, lanes)), lanes);
-      });
-      return true;
+    return true;
+  }
+  struct Operand {
+    const float* from;
+    int64_t leap;  // to the next row
+  };
+
+  // y[k] += the sum over rows of x z[k], or of x[k] z[k]
+  template <bool kOne>
+  static void weighted(Operand x, Operand z, float* y, int n, int64_t turns) {
+    int k = 0;
+    for (; k + 4 * Isa::kLanes <= n; k += 4 * Isa::kLanes) weighted_vectors<kOne, 4>(x, z, y, k, Isa::kLanes, turns);
+    for (; k < n; k += Isa::kLanes) weighted_vectors<kOne, 1>(x, z, y, k, std::min(Isa::kLanes, n - k), turns);
+  }
+  template <bool kOne, int kVectors>
+  static void weighted_vectors(Operand x, Operand z, float* y, int k, int lanes, int64_t turns) {
+    V sums[kVectors];
+    for (int v = 0; v < kVectors; ++v) sums[v] = Isa::load(y + k + v * Isa::kLanes, lanes);
+    for (int64_t i = 0; i < turns; ++i, x.from += x.leap, z.from += z.leap) {
+      const V factor = Isa::all(kOne ? *x.from : 0.0f);
+      for (int v = 0; v < kVectors; ++v) {
+        const int at = k + v * Isa::kLanes;
+        sums[v] = Isa::fma(kOne ? factor : Isa::load(x.from + at, lanes), Isa::load(z.from + at, lanes), sums[v]);
+      }
     }
-    if (step == 1) {
-      over_many<Isa>(n, [=](int64_t k, int lanes) {
-        Isa::store(y + k, Isa::fma(Isa::load(a + k, lanes), Isa::load(b + k, lanes), Isa::load(y + k, lanes)), lanes);
-      });
-      return true;
-    }
-    if (step != 0 || step_a != 1) return false;
+    for (int v = 0; v < kVectors; ++v) Isa::store(y + k + v * Isa::kLanes, sums[v], lanes);
+  }
+
+  static float dot(const float* a, const float* b, int n) {
     V sums[4] = {Isa::all(0), Isa::all(0), Isa::all(0), Isa::all(0)};
     int k = 0;
     for (; k + 4 * Isa::kLanes <= n; k += 4 * Isa::kLanes) {
@@ -148,11 +185,11 @@ class FormulaRows {
     over<Isa>(n - k, [&](int64_t i, int lanes) {
       sums[0] = Isa::fma(Isa::load(a + k + i, lanes), Isa::load(b + k + i, lanes), sums[0]);
     });
-    *y += Isa::sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
-    return true;
+    return Isa::sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
 
   const FormulaPiece& piece_;
+  const FormulaForms& forms_;
   FormulaKind kind_;
   float* y_;
   bool is_product_ = false;
@@ -184,13 +221,12 @@ Status run_formula(const Call<formula_attrs>& call, const Run& run) {
     std::atomic<bool> good{true};
     parallel_for(call.context.pool, items, share(items, cost), [&](int64_t begin, int64_t end) {
       FormulaLoops loops = whole;
-      FormulaRows<Isa> rows(piece, forms, program.kind, call);
-      const auto row = [&](const int64_t* from, int64_t n) {
-        rows.row(from, static_cast<int>(n), run);
-        return true;
+      FormulaRows<Isa> mine(piece, forms, program.kind, call);
+      const auto rows = [&](const int64_t* from, int n, int64_t turns, int loop) {
+        mine.rows(from, n, turns, loop, run);
       };
       for (int64_t item = begin; item < end && good; ++item) {
-        if (!loops.run(item, row)) good = false;
+        if (!loops.run(item, rows)) good = false;
       }
     });
     if (!good) return Status::kBadFile;
