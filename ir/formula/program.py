@@ -3,8 +3,8 @@
     how values meet (0 sum, 1 maximum, 2 minimum), sizes, rank, a row for each axis of the result,
     number of pieces, pieces
 
-    piece   loops, how many of them give the place of an element, a bit set for the loop with
-            the lanes if it is one of those, guards, rows that must be at least 0,
+    piece   loops, a word with a bit set for each of them that gives the place of an element (the
+            others are summed over), guards, rows that must be at least 0,
             for each loop: lower bounds, upper bounds, and for each of them a divisor and a row,
             a row for each axis of the result,
             loads, for each its input (-1: none, the row is the number) and its rows,
@@ -49,8 +49,7 @@ class Bound:
 class Piece:
     """One nest as loops."""
 
-    parallel: int  # loops that give the place, the last one among them if `lanes_place`
-    lanes_place: bool  # whether the last loop gives the place
+    places: tuple[int, ...]  # loops that give the place of an element; the others are summed over
     guards: Rows
     bounds: tuple[tuple[tuple[Bound, ...], tuple[Bound, ...]], ...]  # of each loop, lower and upper
     out: Rows
@@ -94,7 +93,7 @@ def words_of(program: Program) -> Words:
 
 
 def piece_words(p: Piece) -> list[int]:
-    words = [p.loops, p.parallel, int(p.lanes_place), len(p.guards)]
+    words = [p.loops, sum(1 << i for i in p.places), len(p.guards)]
     for r in p.guards:
         words += _row_words(r)
     for lower, upper in p.bounds:
@@ -207,10 +206,8 @@ class _Reader:
 
     def piece(self, sizes: int, rank: int, inputs: int) -> Piece:
         loops = self.number(MOST_LOOPS + 1)
-        parallel = self.number(loops + 1)
-        lanes_place = bool(self.number(2))
-        if lanes_place and not parallel:
-            raise self.wrong("lanes that give a place, of no loop that does")
+        bits = self.number(1 << loops)
+        places = tuple(i for i in range(loops) if bits >> i & 1)
         width = sizes + loops
         guards = tuple(self.row(sizes, width) for _ in range(self.number(65)))
         bounds = tuple(self.bounds(sizes + loop, width) for loop in range(loops))
@@ -219,7 +216,7 @@ class _Reader:
         count = self.number(len(self.words) + 1)
         body = Words(self.word() for _ in range(count))
         self.check_body(body, len(loads))
-        piece = Piece(parallel, lanes_place, guards, bounds, out, loads, body)
+        piece = Piece(places, guards, bounds, out, loads, body)
         self.check_places(piece, sizes)
         return piece
 
@@ -250,8 +247,7 @@ class _Reader:
 
     def check_places(self, piece: Piece, sizes: int) -> None:
         """Loops that give the place tell all places apart, and others do not move it."""
-        places = places_of(piece)
-        left = set(places)
+        left = set(piece.places)
         live = [{i for i, c in enumerate(r[sizes + 1 :]) if c} for r in piece.out]
         if not set().union(*live) <= left:
             raise self.wrong("a place that depends on a loop that is summed over")
@@ -259,9 +255,3 @@ class _Reader:
             left -= known
         if left:
             raise self.wrong(f"places that loops {sorted(left)} do not tell apart")
-
-
-def places_of(piece: Piece) -> list[int]:
-    """The loops that give the place: the outermost ones, and the last if it has such lanes."""
-    outer = list(range(piece.parallel - piece.lanes_place))
-    return [*outer, piece.loops - 1] if piece.lanes_place else outer

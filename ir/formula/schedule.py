@@ -46,11 +46,8 @@ def piece_of(nest: Nest) -> Piece | None:
     """A gather as loops; None where its domain is empty. Raises AttrError."""
     if nest.loops > MOST_LOOPS:
         raise AttrError(f"formula: {nest.loops} loops in one nest, want at most {MOST_LOOPS}")
-    lane = _lane(nest)
-    sums = sorted(range(nest.parallel, nest.loops), key=nest.extent)  # short ones outside
-    outer = [i for i in (*range(nest.parallel), *sums) if i != lane]
-    order = outer if lane is None else [*outer, lane]
-    lanes_place = lane is not None and lane < nest.parallel
+    order = _order(nest)
+    places = tuple(i for i, loop in enumerate(order) if loop < nest.parallel)
     nest = reordered(nest, order)
     found = bounds_in_order(nest.rows, nest.sizes + 1, nest.columns)
     if found is None:
@@ -58,7 +55,7 @@ def piece_of(nest: Nest) -> Piece | None:
     guards, loops = found
     bounds = [_bounds(rows, nest.sizes + 1 + i) for i, rows in enumerate(loops)]
     loads, body = body_of(nest.body, nest.columns)
-    return Piece(nest.parallel, lanes_place, guards, tuple(bounds), nest.out, loads, body)
+    return Piece(places, guards, tuple(bounds), nest.out, loads, body)
 
 
 def _bounds(rows: Rows, at: int) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
@@ -71,6 +68,25 @@ def _bounds(rows: Rows, at: int) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
     if not (lower and upper):
         raise AttrError("formula: an index without a smallest or a largest number; give its range")
     return lower, upper
+
+
+def _order(nest: Nest) -> list[int]:
+    """The loops from the outside in: places, sums, short ones first, and the one with the lanes.
+
+    Where lanes are summed over, a place whose elements share loads stands just outside of what the
+    lanes may be merged with: so a load serves several sums.
+    """
+    lane = _lane(nest)
+    places = [i for i in range(nest.parallel) if i != lane]
+    sums = sorted((i for i in range(nest.parallel, nest.loops) if i != lane), key=nest.extent)
+    shared: list[int] = []
+    if lane is not None and lane >= nest.parallel and places:
+        rows = [x.rows for x in leaves(nest.body) if isinstance(x, Load)]
+        last = nest.sizes + 1 + places[-1]
+        if any(_distance(r, last) == SAME for r in rows):
+            shared = [places.pop()]
+    order = [*places, *sums[:-1], *shared, *sums[-1:]]
+    return order if lane is None else [*order, lane]
 
 
 def _lane(nest: Nest) -> int | None:

@@ -72,8 +72,7 @@ bool gives_a_number(const FusedProgram& body) {
 
 // Whether the loops that give the place tell all places apart, and the others do not move it.
 bool tells_places(const FormulaPiece& piece, int sizes, int rank) {
-  uint32_t left = (1u << piece.outer) - 1;
-  if (piece.lanes_place) left |= 1u << (piece.loops - 1);
+  uint32_t left = piece.places;
   uint32_t live[kMaxRank] = {};
   for (int axis = 0; axis < rank; ++axis) {
     for (int i = 0; i < piece.out[axis].terms(); ++i) {
@@ -94,9 +93,7 @@ bool tells_places(const FormulaPiece& piece, int sizes, int rank) {
 
 void read_piece(Reader& in, int sizes, int rank, int inputs, FormulaPiece* piece) {
   piece->loops = in.number(kMostFormulaLoops + 1);
-  const int parallel = in.number(piece->loops + 1);
-  piece->lanes_place = in.number(2) != 0;
-  piece->outer = parallel - static_cast<int>(piece->lanes_place);
+  piece->places = static_cast<uint32_t>(in.number(1 << piece->loops));
   piece->guards = in.number(kMostFormulaBounds + 1);
   piece->first_guard = {in.at};
   for (int i = 0; i < piece->guards && in.ok; ++i) in.row(sizes);
@@ -106,7 +103,7 @@ void read_piece(Reader& in, int sizes, int rank, int inputs, FormulaPiece* piece
   piece->loads = in.number(kMostFusedInputs + 1);
   for (int i = 0; i < piece->loads && in.ok; ++i) piece->load[i] = in.load(columns, inputs);
   const int32_t count = in.word();
-  if (!in.ok || piece->outer < 0 || count < 0 || count > in.end - in.at) {
+  if (!in.ok || count < 0 || count > in.end - in.at) {
     in.ok = false;
     return;
   }

@@ -49,8 +49,7 @@ struct FormulaLoad {
 // One nest of loops, as its words lie in a program.
 struct FormulaPiece {
   int loops = 0;
-  int outer = 0;             // loops that are outermost and give the place
-  bool lanes_place = false;  // whether the last loop gives the place, too
+  uint32_t places = 0;  // a bit for each loop that gives the place; the others are summed over
   int guards = 0, loads = 0;
   FormulaRow first_guard;
   FormulaBounds bounds[kMostFormulaLoops];
@@ -58,6 +57,8 @@ struct FormulaPiece {
   FormulaLoad load[kMostFusedInputs];
   bool has_body = false;  // else the value is the load's
   FusedProgram body;
+
+  bool gives_place(int loop) const { return (places >> loop & 1) != 0; }
 };
 
 // Only `read` looks at words that may be anything.

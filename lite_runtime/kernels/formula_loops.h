@@ -9,6 +9,7 @@
 namespace lite {
 
 constexpr int kFormulaTile = 512;  // lanes at a time
+constexpr int64_t kShortRow = 128, kManyItems = 8;
 
 // What a row needs to know of a piece. Form number `loads` is the result's.
 struct FormulaForms {
@@ -49,8 +50,9 @@ class FormulaLoops {
     merge();
     are_rows_alike_ = merged_ > 0 && piece.bounds[merged_].are_free_of(sizes_ + merged_ - 1);
     items_ = 1;
-    for (; fixed_ < std::min(piece.outer, merged_) && is_free_[fixed_]; ++fixed_) items_ *= count_[fixed_];
-    if (piece.lanes_place && is_free_[merged_]) {
+    for (; fixed_ < merged_ && piece.gives_place(fixed_) && is_free_[fixed_]; ++fixed_) items_ *= count_[fixed_];
+    keep_rows_together();
+    if (piece.gives_place(last_) && piece.loops > 0 && is_free_[merged_]) {
       tiles_ = (count_[merged_] * inner_ + kFormulaTile - 1) / kFormulaTile;
       items_ *= tiles_;
     }
@@ -92,15 +94,23 @@ class FormulaLoops {
  private:
   // Finds the loops that are one.
   void merge() {
-    const int least = piece_.lanes_place ? 0 : piece_.outer;  // a loop of the same kind as the last
-    if (piece_.lanes_place && piece_.outer < last_) return;    // sums come between
-    for (; merged_ > least && is_free_[merged_]; --merged_) {
+    for (; merged_ > 0 && is_free_[merged_]; --merged_) {
+      if (piece_.gives_place(merged_) != piece_.gives_place(merged_ - 1)) return;
       for (int i = 0; i <= piece_.loads; ++i) {
         const int64_t* steps = forms_.form[i].steps;
         if (steps[merged_ - 1] != steps[merged_] * count_[merged_]) return;
       }
       inner_ *= count_[merged_];
     }
+  }
+
+  // Rows that are short, or sums, are many to an item where there are many items.
+  void keep_rows_together() {
+    const int loop = merged_ - 1;
+    if (fixed_ <= loop || !are_rows_alike_ || count_[loop] == 0 || items_ / count_[loop] < kManyItems) return;
+    if (piece_.gives_place(last_) && count_[merged_] * inner_ >= kShortRow) return;
+    fixed_ = loop;
+    items_ /= count_[loop];
   }
 
   void bounds_of(int loop, int64_t* first, int64_t* last) const {

@@ -142,7 +142,7 @@ class FormulaRows {
         step_[a] == 0 ? weighted<true>(xi, zi, y + i * leap_y, n, 1) : weighted<false>(xi, zi, y + i * leap_y, n, 1);
       }
     } else if (step == 0 && step_[a] == 1) {
-      for (int64_t i = 0; i < turns; ++i) y[i * leap_y] += dot(x.from + i * x.leap, z.from + i * z.leap, n);
+      dots(x, z, y, leap_y, n, turns);
     } else {
       return false;
     }
@@ -174,18 +174,38 @@ class FormulaRows {
     for (int v = 0; v < kVectors; ++v) Isa::store(y + k + v * Isa::kLanes, sums[v], lanes);
   }
 
-  static float dot(const float* a, const float* b, int n) {
-    V sums[4] = {Isa::all(0), Isa::all(0), Isa::all(0), Isa::all(0)};
+  // y[i leap] += the sum of x[k] z[k] of row i
+  static void dots(Operand x, Operand z, float* y, int64_t leap, int n, int64_t turns) {
+    if (z.leap == 0) std::swap(x, z);
+    int64_t i = 0;
+    if (x.leap == 0) {  // four rows share x
+      for (; i + 4 <= turns; i += 4) dot_rows<4>(x.from, {z.from + i * z.leap, z.leap}, y + i * leap, leap, n);
+    }
+    for (; i < turns; ++i) dot_rows<1>(x.from + i * x.leap, {z.from + i * z.leap, 0}, y + i * leap, leap, n);
+  }
+  template <int kRows>
+  static void dot_rows(const float* x, Operand z, float* y, int64_t leap, int n) {
+    constexpr int kChains = 4 / kRows;  // sums of one row that run side by side
+    V sums[kRows][kChains] = {};
     int k = 0;
-    for (; k + 4 * Isa::kLanes <= n; k += 4 * Isa::kLanes) {
-      for (int i = 0; i < 4; ++i) {
-        sums[i] = Isa::fma(Isa::load(a + k + i * Isa::kLanes), Isa::load(b + k + i * Isa::kLanes), sums[i]);
+    for (; k + kChains * Isa::kLanes <= n; k += kChains * Isa::kLanes) {
+      for (int c = 0; c < kChains; ++c) {
+        const V xk = Isa::load(x + k + c * Isa::kLanes);
+        for (int r = 0; r < kRows; ++r) {
+          sums[r][c] = Isa::fma(xk, Isa::load(z.from + r * z.leap + k + c * Isa::kLanes), sums[r][c]);
+        }
       }
     }
-    over<Isa>(n - k, [&](int64_t i, int lanes) {
-      sums[0] = Isa::fma(Isa::load(a + k + i, lanes), Isa::load(b + k + i, lanes), sums[0]);
-    });
-    return Isa::sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for (; k < n; k += Isa::kLanes) {
+      const int lanes = std::min(Isa::kLanes, n - k);
+      const V xk = Isa::load(x + k, lanes);
+      for (int r = 0; r < kRows; ++r) sums[r][0] = Isa::fma(xk, Isa::load(z.from + r * z.leap + k, lanes), sums[r][0]);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      V sum = sums[r][0];
+      for (int c = 1; c < kChains; ++c) sum = sum + sums[r][c];
+      y[r * leap] += Isa::sum(sum);
+    }
   }
 
   const FormulaPiece& piece_;
