@@ -5,19 +5,23 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
+
+import numpy as np
 
 from cloud.formula.affine import Gathered
 from cloud.formula.language import FormulaError
 from cloud.formula.lower import Step, lower
+from cloud.formula.report import Report, iterations
 from cloud.formula.statements import Reader, tensors_of
 from ir.dtype import DType
 from ir.formula.program import MAX, MIN, SUM
 from ir.graph import Constant, Value, shape_text
 from ir.op import OPS
 from ir.ops.composed import composed_grad
+from ir.symbol import Dim
 
 MEET = {SUM: "add", MAX: "maximum", MIN: "minimum"}
 
@@ -104,13 +108,25 @@ class Formula:
         shapes = {n: v.shape for n, v in zip(self.inputs, values, strict=True)}
         key = (*shapes.values(), *sorted(attrs.items()))
         if key not in self._steps:
-            reader = Reader(self.text, shapes, attrs)
-            for s in self.body:
-                reader.read(s)
-            if not reader.statements:
-                raise FormulaError(f"{self.__name__}: want a result, `y[i] = …`")
-            self._steps[key] = lower(reader)
+            self._steps[key] = lower(self.reader(shapes, attrs))
         return self._steps[key]
+
+    def reader(self, shapes: Mapping[str, Sequence[Dim]], attrs: Mapping[str, Any]) -> Reader:
+        """The formula, read for inputs of these shapes."""
+        reader = Reader(self.text, shapes, attrs)
+        for s in self.body:
+            reader.read(s)
+        if not reader.statements:
+            raise FormulaError(f"{self.__name__}: want a result, `y[i] = …`")
+        return reader
+
+    def iterations(self, *inputs: Any, **attrs: Any) -> Report:
+        """How many iterations the formula and its first derivatives run, and how many are of use.
+
+        `inputs`: arrays or shapes. `print` shows a table.
+        """
+        shapes = {n: x if isinstance(x, tuple) else np.shape(x) for n, x in zip(self.inputs, inputs, strict=True)}
+        return iterations(self.reader(shapes, self.attrs | attrs))
 
     def automatic(self, values: list[Value], attrs: Mapping[str, Any]) -> Value:
         """The result on values, without the rules given."""

@@ -21,39 +21,47 @@ MEET = (np.add, np.maximum, np.minimum)
 
 def evaluate(program: Program, xs: Sequence[Array], sizes: Sequence[int]) -> Array:
     """The result in the type of the inputs. Raises ShapeError where an index leaves a tensor."""
-    shape = tuple(_at(r, np.array([sizes], np.int64).reshape(1, -1))[0] for r in program.shape)
+    start = np.array([sizes], np.int64).reshape(1, -1)
+    shape = tuple(_at(r, start)[0] for r in program.shape)
     y = np.full(shape, IDENTITY[program.kind], xs[0].dtype)
     for piece in program.pieces:
-        for points in _points(piece, sizes):
-            values = _values(piece, xs, points)
-            place = np.zeros(len(points), np.int64)
+        for part in _points(piece, _guarded(piece, start), piece.loops):
+            values = _values(piece, xs, part)
+            place = np.zeros(len(part), np.int64)
             for row, size in zip(piece.out, shape, strict=True):
-                place = place * size + _checked(_at(row, points), size, "the result")
+                place = place * size + _checked(_at(row, part), size, "the result")
             MEET[program.kind].at(y.reshape(-1), place, values)
     return y
 
 
-def count(program: Program, sizes: Sequence[int]) -> int:
-    """How often the loops of a program come round: its points, and inner loops that have none."""
-    return sum(_turns(p, np.array([sizes], np.int64).reshape(1, -1)) for p in program.pieces)
+def points(program: Program, sizes: Sequence[int]) -> int:
+    """How many points the domains of a program's pieces have: how often its bodies run."""
+    return sum(int(np.maximum(n, 0).sum()) for n in _rows(program, sizes))
 
 
-def _turns(piece: Piece, points: Array) -> int:
-    points = _guarded(piece, points)
-    for loop in range(piece.loops - 1):
-        points = _expanded(piece, loop, points)
-    if not piece.loops or not len(points):
-        return len(points)
-    low, high = _range(piece, piece.loops - 1, points)
-    return int(np.maximum(high - low + 1, 1).sum())
+def turns(program: Program, sizes: Sequence[int]) -> int:
+    """How often the innermost loops of a program come round; one that has no turn counts as one."""
+    return sum(int(np.maximum(n, 1).sum()) for n in _rows(program, sizes))
 
 
-def _points(piece: Piece, sizes: Sequence[int]) -> Iterator[Array]:
-    """The points, columns as in rows, in parts of about CHUNK."""
-    stack = [(0, _guarded(piece, np.array([sizes], np.int64).reshape(1, -1)))]
+def _rows(program: Program, sizes: Sequence[int]) -> Iterator[Array]:
+    """How many turns the innermost loop has, each time that it starts."""
+    for piece in program.pieces:
+        start = _guarded(piece, np.array([sizes], np.int64).reshape(1, -1))
+        if not piece.loops:
+            yield np.ones(len(start), np.int64)
+            continue
+        for outer in _points(piece, start, piece.loops - 1):
+            low, high = _range(piece, piece.loops - 1, outer)
+            yield high - low + 1
+
+
+def _points(piece: Piece, start: Array, loops: int) -> Iterator[Array]:
+    """The points of the outermost loops, columns as in rows, in parts of about CHUNK."""
+    stack = [(0, start)]
     while stack:
         loop, points = stack.pop()
-        if loop == piece.loops:
+        if loop == loops:
             if len(points):
                 yield points
             continue
