@@ -11,7 +11,7 @@ from cloud.formula.language import FormulaError
 from cloud.formula.statements import PRODUCT, Reader
 from ir.formula.derive import Part, parts
 from ir.formula.domain import Row, Rows, contains, minus, plus, shifted, unit
-from ir.formula.expression import ZERO, Index, Load, Number, mapped, ordered
+from ir.formula.expression import Index, Load, Number, apply, mapped, ordered
 from ir.formula.nest import Nest
 from ir.formula.program import MAX, MIN, MOST_SIZES, SUM
 from ir.formula.sizes import row_of, terms_of
@@ -95,8 +95,6 @@ class _Lowering:
                 continue
             self.check(nest, context)
             if self.statement.kind == PRODUCT:
-                from ir.formula.expression import apply
-
                 nest = replace(nest, body=apply("sub", nest.body, Number(1.0)))
             yield nest
 
@@ -151,8 +149,7 @@ def _split(nest: Nest) -> Iterator[Nest]:
             if part is not None:
                 known = Number(truth, True)
                 body = mapped(nest.body, lambda x, k=known: k if x == found else None)  # type: ignore[misc]
-                if body != ZERO or truth:
-                    stack.append(replace(part, body=body))
+                stack.append(replace(part, body=body))
 
 
 def _sizes(reader: Reader) -> list[Dim]:

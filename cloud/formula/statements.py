@@ -106,7 +106,8 @@ class Reader(Expressions):
         """y[2 * i + k] += …, into a result that `zeros` gave a shape."""
         if not isinstance(s.op, ast.Add) or name not in self.zeros:
             self.wrong(s, f"want `{name} = zeros(sizes)` before, and `+=`")
-        found = (n for x in (target, s.value) for n in _index_names(x))
+        found = [n for x in (target, s.value) for n in _index_names(x)]
+        found += [n.id for n in ast.walk(s) if isinstance(n, ast.Name) and n.id in self.ranges]
         self.show([n for n in dict.fromkeys(found) if n not in self.sizes])
         place = tuple(map(self.affine, items(target.slice)))
         shape = self.zeros[name]

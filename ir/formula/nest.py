@@ -141,6 +141,9 @@ def _narrowed(nest: Nest, most: int) -> Iterator[Nest]:
     nest = _without_fixed(nest)
     if any(r[0] < 0 and not any(r[1:]) for r in nest.rows):
         return
+    if any(any(r[nest.sizes + 1 + nest.parallel :]) for r in nest.out):  # of a place that was fixed
+        yield from gathers(nest)
+        return
     found = _window(nest)
     if found is None:
         yield nest
