@@ -6,9 +6,11 @@ import ast
 from typing import Any, NoReturn
 
 from cloud.formula.affine import Affine, Element, Within
+from ir.dtype import DType
 from ir.errors import AttrError, IrError
 from ir.formula.expression import Number, apply
 from ir.op import OPS
+from ir.ops.fused import operand_types
 from ir.symbol import Dim, Expr, maximum, minimum
 
 BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
@@ -146,11 +148,17 @@ class Expressions:
             return self.padded(*e.args)
         if name in ("min", "max") and len(e.args) == 2:
             return Affine((minimum if name == "min" else maximum)(*map(self.size, e.args)))
-        if name not in OPS:
-            self.wrong(e, f"no function {name}; want one of the operator table on one element")
-        attrs = {str(k.arg): self.attribute(k.value) for k in e.keywords}
+        types = operand_types(OPS[name]) if name in OPS else None
+        if types is None:
+            self.wrong(e, f"no function {name}; want an operator of one element")
+        if len(e.args) != len(types[0]):
+            self.wrong(e, f"{name} of {len(e.args)} values, want {len(types[0])}")
+        args = [
+            self.truth(a) if t is DType.bool else self.number(self.value(a), a)
+            for a, t in zip(e.args, types[0], strict=True)
+        ]
         try:
-            return apply(name, *(self.number(self.value(a), a) for a in e.args), **attrs)
+            return apply(name, *args, **{str(k.arg): self.attribute(k.value) for k in e.keywords})
         except AttrError as error:
             self.wrong(e, str(error).removeprefix("formula: "))
 

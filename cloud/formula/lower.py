@@ -9,6 +9,7 @@ from typing import Any
 from cloud.formula.affine import Affine, Element, Gathered, Statement, Term, Within
 from cloud.formula.language import FormulaError
 from cloud.formula.statements import PRODUCT, Reader
+from ir.errors import AttrError
 from ir.formula.derive import Part, parts
 from ir.formula.domain import Row, Rows, contains, minus, plus, shifted, unit
 from ir.formula.expression import Index, Load, Number, apply, mapped, ordered
@@ -68,7 +69,10 @@ class _Lowering:
         if kind == PRODUCT:  # of factors less 1, so that what nothing reaches is a factor of 1
             kind = SUM
         shape = tuple(row_of(d, self.sizes) for d in s.shape)
-        made = tuple(parts(kind, len(self.sizes), shape, nests))
+        try:
+            made = tuple(parts(kind, len(self.sizes), shape, nests))
+        except AttrError as error:
+            raise FormulaError(f"formula: {s.name} is too long for one nest ({error})") from None
         return Step(s.name, s.kind, tuple(self.sizes), tuple(self.tensors), made, s.product)
 
     def nests(self, term: Term) -> Iterator[Nest]:

@@ -80,9 +80,7 @@ class Formula:
 
             return call(self, *inputs, **attrs)
         values = [x if isinstance(x, Value) else Constant(x) for x in inputs]
-        if len(values) != len(self.inputs):
-            wanted = ", ".join(self.inputs)
-            raise FormulaError(f"{self.__name__}: {len(values)} inputs, want {wanted}")
+        self._check_count(values)
         if unknown := attrs.keys() - self.attrs.keys():
             raise FormulaError(f"{self.__name__}: no attribute {sorted(unknown)}")
         attrs = self.attrs | attrs
@@ -125,7 +123,9 @@ class Formula:
 
         `inputs`: arrays or shapes. `print` shows a table.
         """
-        shapes = {n: x if isinstance(x, tuple) else np.shape(x) for n, x in zip(self.inputs, inputs, strict=True)}
+        self._check_count(inputs)
+        given = (x if isinstance(x, tuple) else np.shape(x) for x in inputs)
+        shapes = dict(zip(self.inputs, given, strict=True))
         return iterations(self.reader(shapes, self.attrs | attrs))
 
     def automatic(self, values: list[Value], attrs: Mapping[str, Any]) -> Value:
@@ -142,6 +142,11 @@ class Formula:
                 last = _run(step, known)
             known[step.name] = last
         return last
+
+    def _check_count(self, inputs: Sequence[Any]) -> None:
+        if len(inputs) != len(self.inputs):
+            wanted = ", ".join(self.inputs)
+            raise FormulaError(f"{self.__name__}: {len(inputs)} inputs, want {wanted}")
 
     def _with_rules(self, y: Value, values: list[Value], attrs: Mapping[str, Any]) -> Value:
         from cloud.custom import _with_gradient

@@ -14,6 +14,7 @@ from ir.formula.evaluate import points, turns
 from ir.formula.expression import ZERO, derivatives
 from ir.formula.program import MAX, MIN, SUM, Program, read
 from ir.formula.sizes import row_of
+from ir.graph import Graph
 from ir.symbol import Dim
 
 
@@ -91,3 +92,15 @@ def _total(what: str, parts: Sequence[Part]) -> Iterations:
     programs = [read(p.program, len(p.inputs)) for p in parts]
     useful, executed = (sum(f(p, ()) for p in programs) for f in (points, turns))
     return Iterations(what, useful, executed)
+
+
+def of_graph(graph: Graph) -> Report:
+    """The points and the turns of every formula node of a graph with fixed sizes."""
+    found = []
+    for node in graph.nodes:
+        if node.op.name == "formula":
+            program = read(node.attrs["program"], len(node.inputs))
+            sizes = node.attrs["sizes"]
+            useful, executed = (f(program, sizes) for f in (points, turns))
+            found.append(Iterations(node.source or "formula", useful, executed))
+    return Report(found)

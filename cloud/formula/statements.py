@@ -116,7 +116,6 @@ class Reader(Expressions):
         self.shapes.pop(name, None)
         body = self.number(self.value(s.value), s)
         self.shapes[name] = shape
-        self.elements.append(Element(name, place))
         self.settle(s)
         terms = [Term(body, place, tuple(self.visible.values()))]
         known = next((x for x in self.statements if x.name == name), None)

@@ -6,7 +6,7 @@ forms of the loops, and elements of tensors at affine indices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -163,6 +163,24 @@ def derivatives(e: Expression) -> dict[Load, Expression]:
     return found
 
 
+def summands(e: Expression) -> list[Expression]:
+    """Expressions whose sum it is, products and quotients multiplied out."""
+    if not isinstance(e, Apply):
+        return [e]
+    match e.op, e.args:
+        case "add", (a, b):
+            return [*summands(a), *summands(b)]
+        case "sub", (a, b):
+            return [*summands(a), *(apply("neg", x) for x in summands(b))]
+        case "neg", (a,):
+            return [apply("neg", x) for x in summands(a)]
+        case "mul", (a, b):
+            return [apply("mul", x, y) for x in summands(a) for y in summands(b)]
+        case "div", (a, b):
+            return [apply("div", x, b) for x in summands(a)]
+    return [e]
+
+
 _Rule = Callable[[Expression, Expression, Sequence[Expression]], Expression]
 
 
@@ -306,7 +324,3 @@ _SHORTER: dict[str, Callable[..., Expression | None]] = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "where": _where,
     "logical_and": _logical_and, "logical_or": _logical_or,
 }  # fmt: skip
-
-
-def walk(e: Expression) -> Iterator[Apply]:
-    return (x for x in ordered(e) if isinstance(x, Apply))

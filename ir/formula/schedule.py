@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
 
 from ir.errors import AttrError
 from ir.formula.domain import Row, Rows, bounds_in_order, minus
-from ir.formula.expression import Load, leaves
+from ir.formula.expression import Load, apply, leaves, summands
 from ir.formula.nest import Nest, gathers, reordered
 from ir.formula.program import (
     MOST_LOOPS,
     MOST_PIECES,
     MOST_WORDS,
+    SUM,
     Bound,
     Piece,
     Program,
@@ -32,7 +35,7 @@ def programs(kind: int, sizes: int, shape: Rows, nests: Iterable[Nest]) -> list[
     """
     parts: list[list[Piece]] = [[]]
     left = MOST_WORDS - HEAD_WORDS
-    for piece in (p for n in nests for g in gathers(n) if (p := piece_of(g)) is not None):
+    for piece in (p for n in nests for g in gathers(n) for p in _pieces(kind, g)):
         need = len(piece_words(piece))
         if parts[-1] and (need > left or len(parts[-1]) == MOST_PIECES):
             parts.append([])
@@ -40,6 +43,23 @@ def programs(kind: int, sizes: int, shape: Rows, nests: Iterable[Nest]) -> list[
         parts[-1].append(piece)
         left -= need
     return [Program(kind, sizes, shape, tuple(p)) for p in parts]
+
+
+def _pieces(kind: int, nest: Nest) -> Iterator[Piece]:
+    """A gather as loops, where its domain is not empty; a sum too long for one body as several."""
+    try:
+        piece = piece_of(nest)
+    except AttrError:
+        terms = summands(nest.body) if kind == SUM else []
+        if len(terms) < 2:
+            raise
+        half = len(terms) // 2
+        for some in (terms[:half], terms[half:]):
+            body = reduce(lambda a, b: apply("add", a, b), some)
+            yield from _pieces(kind, replace(nest, body=body))
+    else:
+        if piece is not None:
+            yield piece
 
 
 def piece_of(nest: Nest) -> Piece | None:
