@@ -151,9 +151,12 @@ def _split(nest: Nest) -> Iterator[Nest]:
         for rows, truth in reversed(sides):
             part = nest.within(rows)
             if part is not None:
-                known = Number(truth, True)
-                body = mapped(nest.body, lambda x, k=known: k if x == found else None)  # type: ignore[misc]
+                body = _replaced(nest.body, found, Number(truth, True))
                 stack.append(replace(part, body=body))
+
+
+def _replaced(body: Any, leaf: Any, new: Any) -> Any:
+    return mapped(body, lambda x: new if x == leaf else None)
 
 
 def _sizes(reader: Reader) -> list[Dim]:
@@ -192,5 +195,3 @@ def _context(sizes: Sequence[Dim], columns: int) -> Rows:
         rest = plus(row_of(atom.args[0], sizes, columns), own, -atom.args[1])
         rows += [rest, shifted(minus(rest), atom.args[1] - 1)]
     return tuple(rows)
-
-

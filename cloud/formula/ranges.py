@@ -73,9 +73,7 @@ def _reaches(
         room = size + a.base * -1 + -1 if step > 0 else a.base  # of |step| k
         for i, c in factors.items():
             first, end = runs[i]
-            if (c > 0) == (step > 0):
-                room = room + (end + -1) * -abs(c)
-            else:
-                room = room + first * abs(c)
+            same_side = (c > 0) == (step > 0)
+            room = room + ((end + -1) * -abs(c) if same_side else first * abs(c))
         ends.append(room // abs(step) + 1)
     return ends

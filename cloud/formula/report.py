@@ -48,7 +48,10 @@ class Report(tuple[Iterations, ...]):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
             "  ".join(
-                [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+                [
+                    row[0].ljust(widths[0]),
+                    *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+                ]
             ).rstrip()
             for row in rows
         )

@@ -56,7 +56,9 @@ class Reader(Expressions):
         self.runs: dict[str, tuple[Dim, Dim]] = {}  # of every index: the first number, and the end
         self.zeros: dict[str, tuple[Dim, ...]] = {}  # results that are added to
         self.statements: list[Statement | Gathered] = []
-        self.waiting: list[Statement | Gathered] = []  # inner results of the statement that is being read
+        self.waiting: list[
+            Statement | Gathered
+        ] = []  # inner results of the statement that is being read
 
     def read(self, s: ast.stmt) -> None:
         """Read one more statement."""

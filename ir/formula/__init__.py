@@ -1,1 +1,1 @@
-"""Formulas over indices: domains of whole numbers, expressions, their derivatives, loop programs."""
+"""Formulas over indices: domains of whole numbers, expressions, derivatives, loop programs."""

@@ -233,7 +233,7 @@ def _expression(v: Value, known: dict[Value, Expression]) -> Expression:
 
 def _folded(op: str, args: Sequence[Any], attrs: dict[str, Any], result: DType) -> Number:
     kinds = (np.bool_ if a.is_truth else np.float64 for a in args)
-    arrays = [np.asarray(a.value, k) for a, k in zip(args, kinds, strict=True)]
+    arrays: list[Any] = [np.asarray(a.value, k) for a, k in zip(args, kinds, strict=True)]
     if op == "cast":
         return Number(args[0].value)
     with np.errstate(all="ignore"):
@@ -272,9 +272,9 @@ def _mul(a: Expression, b: Expression) -> Expression | None:
             return apply("neg", apply("mul", x.args[0], other))
     if isinstance(b, Number):
         return apply("mul", b, a)  # numbers stand first
-    if isinstance(a, Number) and isinstance(b, Apply) and b.op == "mul":
-        if isinstance(b.args[0], Number):
-            return apply("mul", Number(a.value * b.args[0].value), b.args[1])
+    is_scaled = isinstance(b, Apply) and b.op == "mul" and isinstance(b.args[0], Number)
+    if isinstance(a, Number) and is_scaled:
+        return apply("mul", Number(a.value * b.args[0].value), b.args[1])  # type: ignore[union-attr]
     return None
 
 

@@ -81,9 +81,9 @@ def gathers(nest: Nest) -> Iterator[Nest]:
     start = nest.within(())
     if start is None:
         return
-    start = _without_fixed(replace(start, parallel=0))
-    order = sorted(range(start.loops), key=lambda i: -start.extent(i))
-    start = start.rewritten(_permutation(start, order), start.loops)
+    fixed = _without_fixed(replace(start, parallel=0))
+    order = sorted(range(fixed.loops), key=lambda i: -fixed.extent(i))
+    start = reordered(fixed, order)
     first = start.sizes + 1
     u, pivots = echelon([list(r[first:]) for r in start.out], start.loops)
     moved = start.rewritten(lambda r: times(r, first, u), start.loops)

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ir.dtype import DType
 from ir.errors import AttrError
 from ir.formula.domain import Row, Rows, constant, is_constant, minus
 from ir.formula.expression import Apply, Expression, Index, Load, Number, apply, ordered
 from ir.formula.nest import Nest
-from ir.graph import Value
+from ir.graph import Constant, Value
 from ir.op import OPS, Words
 from ir.ops import fused
 
@@ -136,7 +137,7 @@ def body_of(e: Expression, columns: int) -> tuple[tuple[Index | Load, ...], Word
     nodes = []
     for x in every:
         if isinstance(x, Number):
-            values[x] = fused.Constant(x.value, dtype=fused.DType.f32)
+            values[x] = Constant(x.value, dtype=DType.f32)
         elif isinstance(x, Apply):
             attrs = {"to": "f32"} if x.op == "cast" else dict(x.attrs)
             nodes.append(OPS[x.op].node([values[a] for a in x.args], attrs))
@@ -242,7 +243,7 @@ class _Reader:
             raise self.wrong(f"an empty body on {loads} loads, want 1")
         if body:
             program = fused.read(body, loads)
-            if len(program.results) != 1 or program.types() != [fused.DType.f32]:
+            if len(program.results) != 1 or program.types() != [DType.f32]:
                 raise self.wrong("a body that gives no number")
 
     def check_places(self, piece: Piece, sizes: int) -> None:

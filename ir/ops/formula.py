@@ -70,9 +70,7 @@ def _rows(shape, sizes):
 
 def _total(parts, inputs, sizes) -> Value | None:
     """The sum of what programs give on those of the inputs that each reads."""
-    made = [
-        formula(*(inputs[i] for i in p.inputs), sizes=sizes, program=p.program) for p in parts
-    ]
+    made = [formula(*(inputs[i] for i in p.inputs), sizes=sizes, program=p.program) for p in parts]
     return reduce(lambda a, b: a + b, made) if made else None
 
 

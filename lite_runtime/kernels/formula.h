@@ -82,7 +82,7 @@ class FormulaProgram {
 
 // Where the elements of a tensor lie along a piece's loops.
 struct FormulaForm {
-  int64_t base = 0;                        // with the sizes in it
+  int64_t base = 0;                       // with the sizes in it
   int64_t steps[kMostFormulaLoops] = {};  // elements a turn of each loop
 
   void set(const FormulaRow* rows, const Ints& shape, const int64_t* sizes, int count);

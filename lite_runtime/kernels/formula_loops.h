@@ -180,10 +180,10 @@ class FormulaLoops {
 
   const FormulaPiece& piece_;
   const FormulaForms& forms_;
-  int sizes_, last_, merged_;  // the lanes are the turns of loops [merged_, last_]
-  int64_t inner_ = 1;          // turns of those but the first
+  int sizes_, last_, merged_;    // the lanes are the turns of loops [merged_, last_]
+  int64_t inner_ = 1;            // turns of those but the first
   bool are_rows_alike_ = false;  // the same lanes at every turn of the loop around them
-  int fixed_ = 0;              // loops whose numbers an item has
+  int fixed_ = 0;                // loops whose numbers an item has
   int64_t items_ = 0, tiles_ = 0, tile_ = 0;
   int64_t columns_[kMostFormulaColumns] = {};
   bool is_free_[kMostFormulaLoops] = {};  // of the numbers of other loops; then:

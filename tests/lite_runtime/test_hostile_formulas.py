@@ -101,7 +101,8 @@ def test_loops_that_would_not_end_are_refused() -> None:
         ((0, 0, 1, 3, 1, 0, 1, 0), "1, want 0 to 0"),
         ((0, 0, 0, 1, 15), "15, want 0 to 14"),
         ((0, 0, 0, 1, 1, 0, 0, 0), "0, want 1 to 64"),
-        ((0, 0, 0, 1, 0, 0, 0, 2, 0, 2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0), "an empty body on 2 loads"),
+        ((0, 0, 0, 1, 0, 0, 0, 2, 0, 2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0),
+         "an empty body on 2 loads"),
         ((0, 0, 0, 1, 0, 0, 0, 1, -1, 2, 0, 0, 0, 0, 0), "a number of 2 rows, want 1"),
         ((0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 1, 8, 0, 1, 0, 2, 0, 0, 0, 0, 0),
          r"places that loops \[0\] do not tell apart"),
@@ -116,5 +117,3 @@ def test_python_names_what_is_wrong_with_a_program(words: tuple[int, ...], messa
 
 def _plus(words: list[int], i: int, more: int) -> list[int]:
     return [*words[:i], words[i] + more, *words[i + 1 :]]
-
-

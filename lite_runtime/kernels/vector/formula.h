@@ -37,11 +37,13 @@ class FormulaRows {
       std::fill_n(tiles_[body.inputs + i], kFormulaTile, value);
     }
     for (int i = 0; i < std::max(body.operands(), 1); ++i) at_[i] = tiles_[i];
-    is_product_ = piece.has_body && body.count == 1 && body.instructions[0].code == code::mul && kind == FormulaKind::sum &&
-                  piece.loads == 2 && is_load(body, 0) && is_load(body, 1) && from_[0] != nullptr && from_[1] != nullptr;
+    is_product_ = piece.has_body && body.count == 1 && body.instructions[0].code == code::mul &&
+                  kind == FormulaKind::sum && piece.loads == 2 && is_load(body, 0) && is_load(body, 1) &&
+                  from_[0] != nullptr && from_[1] != nullptr;
   }
 
-  // So many rows of n lanes, `loop` leads from one to the next. run(instruction, tiles, n): one instruction of the body.
+  // So many rows of n lanes, `loop` leads from one to the next. run(instruction, tiles, n): one instruction of the
+  // body.
   template <typename Run>
   void rows(const int64_t* from, int n, int64_t turns, int loop, const Run& run) {
     int64_t leap[kMostFusedInputs + 1], at[kMostFusedInputs + 1];

@@ -176,7 +176,9 @@ CASES = {
     "flip": plain("y[i, j] = x[x.shape[0] - 1 - i, j]", lambda x: x.flip(0), (4, 3)),
     "transpose": plain("y[j, i] = x[i, j]", lambda x: x.T, (4, 3)),
     "diagonal": plain("y[i] = x[i, i]", torch.diagonal, (4, 4)),
-    "trace": plain("y[n] = reduce_sum(i, x[n, i, i])", lambda x: x.diagonal(0, 1, 2).sum(1), (2, 3, 3)),
+    "trace": plain(
+        "y[n] = reduce_sum(i, x[n, i, i])", lambda x: x.diagonal(0, 1, 2).sum(1), (2, 3, 3)
+    ),
     "softmax": Case(SOFTMAX, lambda x: x.softmax(1), ((3, 5),)),
     "log-sum-exp": plain(
         "m[i] = reduce_max(k, x[i, k])\ny[i] = m[i] + log(reduce_sum(k, exp(x[i, k] - m[i])))",
@@ -204,8 +206,12 @@ CASES = {
         lambda x: torch.stack([x[max(0, i - 2) : i + 1].sum() for i in range(len(x))]), (6,),
     ),
     "stencil": plain(
-        "y[i, j] = x[i, j + 1] + x[i + 2, j + 1] + x[i + 1, j] + x[i + 1, j + 2] - 4 * x[i + 1, j + 1]",
-        lambda x: x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] - 4 * x[1:-1, 1:-1], (5, 6),
+        """
+        y[i, j] = (x[i, j + 1] + x[i + 2, j + 1] + x[i + 1, j] + x[i + 1, j + 2]
+                   - 4 * x[i + 1, j + 1])
+        """,
+        lambda x: x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] - 4 * x[1:-1, 1:-1],
+        (5, 6),
     ),
     "product": plain("y[i] = reduce_prod(k, x[i, k])", lambda x: x.prod(1), (3, 4)),
     "smallest": plain("y[i] = reduce_min((j, k), x[i, j, k])", lambda x: x.amin((1, 2)), (2, 3, 4)),

@@ -128,7 +128,7 @@ def test_wrong_calls_are_named() -> None:
     f = formula("y[i] = x[i] * z[i]", stride=1)
     with pytest.raises(FormulaError, match="1 inputs, want x, z"):
         f(Value((3,)))
-    with pytest.raises(FormulaError, match="no attribute .'step'"):
+    with pytest.raises(FormulaError, match=r"no attribute .'step'"):
         f(Value((3,)), Value((3,)), step=1)
 
 

@@ -1,4 +1,4 @@
-"""Formulas as operators: both modes, compiled, in files, with free sizes, with rules of their own."""
+"""Formulas as operators: both modes, compiled, in files, with free sizes and rules of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ir.text import parse_text, to_text
 from ir.verify import same_graph, verify
 from tests.cloud.formula.operators import CONV2D, MAX_POOL, SOFTMAX
 
-CONV = dict(strides=(2, 2), pads=(1, 1, 1, 1))
+CONV = {"strides": (2, 2), "pads": (1, 1, 1, 1)}
 ALL = (0, 1, 2, 3)
 
 
@@ -159,7 +159,7 @@ def test_a_decorated_function_is_a_formula() -> None:
     def rows(x, *, step=2):
         """Every other row."""
         n = range((x.shape[0] - 1) // step + 1)
-        y[n, j] = x[n * step, j]  # noqa: F821, F841
+        y[n, j] = x[n * step, j]  # noqa: F821
 
     x = np.arange(10, dtype=np.float32).reshape(5, 2)
     np.testing.assert_array_equal(rows(x), x[::2])
