@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import infer, matmul, operators, secagg, training
+from bench import formulas, infer, matmul, operators, secagg, training
 from bench.timing import Row, Turns, rows, take_turns
 
 ONCE = Turns(rounds=1, burst_s=0.0, rest_s=0.0)
@@ -77,6 +77,13 @@ def test_the_parts_give_rows_that_agree_with_the_peers() -> None:
 @pytest.mark.parametrize("name", operators.CASES)
 def test_operators_are_the_same_function_on_both_sides(name: str) -> None:
     [row] = operators.measure(ONCE, [1], [name])
+    assert float(row.note.removeprefix("ours off by ")) < 1e-5
+
+
+@pytest.mark.parametrize("name", formulas.CASES)
+def test_formulas_are_the_functions_of_hand_written_operators(name: str) -> None:
+    [row] = formulas.measure(ONCE, [1], [name])
+    assert (row.part, row.peer) == ("formulas", "operator")
     assert float(row.note.removeprefix("ours off by ")) < 1e-5
 
 
