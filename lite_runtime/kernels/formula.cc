@@ -14,6 +14,7 @@ constexpr int32_t kLargestFactor = 1 << 20;
 constexpr int64_t kLargestNumber = int64_t{1} << 31;  // of a loop
 constexpr double kLargestOffset = 0x1p60;
 constexpr double kFreeWork = 0x1p20;  // points that need no explanation
+constexpr double kMostWork = 0x1p50;
 
 // Words that may be anything, one after the other.
 struct Reader {
@@ -246,7 +247,7 @@ bool FormulaProgram::fits(const Call<formula_attrs>& call) const {
       if (load.rank != from.size || !(ranges.reach(load.rows, from) < kLargestOffset)) return false;
       explained *= elements_of(from);
     }
-    if (points > std::max(explained, kFreeWork)) return false;
+    if (points > std::min(std::max(explained, kFreeWork), kMostWork)) return false;
   }
   return true;
 }

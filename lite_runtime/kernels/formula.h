@@ -15,6 +15,12 @@ constexpr int kMostFormulaSizes = 8, kMostFormulaLoops = 14, kMostFormulaPieces 
 
 enum class FormulaKind { sum, max, min };
 
+// What an element is that nothing reaches.
+inline float start_of(FormulaKind kind) {
+  constexpr float kInfinity = __builtin_huge_valf();
+  return kind == FormulaKind::sum ? 0.0f : kind == FormulaKind::max ? -kInfinity : kInfinity;
+}
+
 // An affine form of columns: sizes, then loops from the outside in.
 struct FormulaRow {
   const int32_t* words = nullptr;  // constant, terms, for each a column and a factor

@@ -59,6 +59,15 @@ class FormulaLoops {
   }
 
   int64_t items() const { return items_; }
+  // Whether the loops, none of which is summed over, go to each of so many places; to none twice they go anyway.
+  bool meets_each(int64_t places) const {
+    int64_t points = items_ > 0 ? 1 : 0;
+    for (int loop = 0; loop < piece_.loops; ++loop) {
+      if (!is_free_[loop] || !piece_.gives_place(loop)) return false;
+      points *= count_[loop];
+    }
+    return points == places;
+  }
   // About how many points an item has: what its constant bounds say.
   int64_t turns() const {
     int64_t turns = tiles_ > 0 ? std::min<int64_t>(kFormulaTile, count_[merged_] * inner_) : inner_;

@@ -1,15 +1,11 @@
 #include "kernels/formula.h"
 
-#include <limits>
-
 #include "kernels/formula_loops.h"
 #include "kernels/ref/checks.h"
 #include "kernels/ref/fused_tiles.h"
 
 namespace lite {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What a value and what is there already come to; what is not a number stays.
 float meet(FormulaKind kind, float there, float value) {
@@ -76,8 +72,7 @@ CHECK(formula) {
 KERNEL(formula, f32, ref) {
   FormulaProgram program;
   program.read(call.attrs.program, call.inputs);
-  const float start[] = {0.0f, -kInfinity, kInfinity};
-  std::fill_n(call.y().f32(), call.y().elements(), start[static_cast<int>(program.kind)]);
+  std::fill_n(call.y().f32(), call.y().elements(), start_of(program.kind));
   const int32_t* at = program.first();
   for (int i = 0; i < program.pieces; ++i) {
     FormulaPiece piece;

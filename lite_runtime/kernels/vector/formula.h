@@ -22,8 +22,10 @@ class FormulaRows {
  public:
   using V = typename Isa::V;
 
-  FormulaRows(const FormulaPiece& piece, const FormulaForms& forms, FormulaKind kind, const Call<formula_attrs>& call)
-      : piece_(piece), forms_(forms), kind_(kind), y_(call.y().f32()) {
+  // `is_only`: each element of the result gets one value.
+  FormulaRows(const FormulaPiece& piece, const FormulaForms& forms, FormulaKind kind, bool is_only,
+              const Call<formula_attrs>& call)
+      : piece_(piece), forms_(forms), kind_(kind), is_only_(is_only), y_(call.y().f32()) {
     const int lane = std::max(piece.loops - 1, 0);
     for (int i = 0; i <= piece.loads; ++i) step_[i] = forms.form[i].steps[lane];
     for (int i = 0; i < piece.loads; ++i) {
@@ -38,21 +40,22 @@ class FormulaRows {
     }
     for (int i = 0; i < std::max(body.operands(), 1); ++i) at_[i] = tiles_[i];
     is_product_ = piece.has_body && body.count == 1 && body.instructions[0].code == code::mul &&
-                  kind == FormulaKind::sum && piece.loads == 2 && is_load(body, 0) && is_load(body, 1) &&
+                  kind == FormulaKind::sum && !is_only && piece.loads == 2 && is_load(body, 0) && is_load(body, 1) &&
                   from_[0] != nullptr && from_[1] != nullptr;
   }
 
-  // So many rows of n lanes, `loop` leads from one to the next. run(instruction, tiles, n): one instruction of the
-  // body.
+  // So many rows of n lanes, `loop` leads from one to the next; short ones many at a time. run(instruction, tiles, n):
+  // one instruction of the body.
   template <typename Run>
   void rows(const int64_t* from, int n, int64_t turns, int loop, const Run& run) {
-    int64_t leap[kMostFusedInputs + 1], at[kMostFusedInputs + 1];
-    for (int i = 0; i <= piece_.loads; ++i) leap[i] = forms_.form[i].steps[loop];
-    if (is_product_ && products(from, leap, n, turns)) return;
+    int64_t at[kMostFusedInputs + 1];
+    for (int i = 0; i <= piece_.loads; ++i) leap_[i] = forms_.form[i].steps[loop];
+    if (is_product_ && products(from, n, turns)) return;
     std::copy_n(from, piece_.loads + 1, at);
-    for (; turns > 0; --turns) {
-      row(at, n, run);
-      for (int i = 0; i <= piece_.loads; ++i) at[i] += leap[i];
+    for (int64_t some; turns > 0; turns -= some) {
+      some = std::min<int64_t>(turns, kFormulaTile / n);
+      compute(at, n, static_cast<int>(some), run);
+      for (int i = 0; i <= piece_.loads; ++i) at[i] += some * leap_[i];
     }
   }
 
@@ -63,15 +66,20 @@ class FormulaRows {
   bool is_load(const FusedProgram& body, int k) const { return body.instructions[0].operands[k] == k; }
 
   template <typename Run>
-  void row(const int64_t* at, int n, const Run& run) {
-    for (int i = 0; i < piece_.loads; ++i) ready(i, at[i], n);
+  void compute(const int64_t* at, int n, int rows, const Run& run) {
+    for (int i = 0; i < piece_.loads; ++i) ready(i, at[i], n, rows);
     const float* values = at_[0];
     if (piece_.has_body) {
-      for (int i = 0; i < piece_.body.count; ++i) run(piece_.body.instructions[i], *this, n);
+      for (int i = 0; i < piece_.body.count; ++i) run(piece_.body.instructions[i], *this, n * rows);
       values = target(piece_.body.result[0]);
     }
     float* y = y_ + at[piece_.loads];
+    for (int i = 0; i < rows; ++i, values += n, y += leap_[piece_.loads]) take(values, y, n);
+  }
+  // The values of a row into the result.
+  void take(const float* values, float* y, int n) const {
     const int64_t step = step_[piece_.loads];
+    if (is_only_) return put(values, y, step, n);
     switch (kind_) {
       case FormulaKind::sum:
         return meet<Sum>(values, y, step, n);
@@ -82,26 +90,42 @@ class FormulaRows {
     }
   }
 
-  // Makes n elements of a load ready.
-  void ready(int i, int64_t offset, int n) {
-    float* tile = tiles_[i];
+  // Makes rows of n elements of a load ready, one behind the other.
+  void ready(int i, int64_t offset, int n, int rows) {
+    const bool is_dense = step_[i] == 1 && (rows == 1 || leap_[i] == n);
+    if (is_dense && from_[i] != nullptr) {
+      at_[i] = const_cast<float*>(from_[i] + offset);  // operands are only read
+      return;
+    }
+    at_[i] = tiles_[i];
+    for (int row = 0; row < rows; ++row) gather(i, offset + row * leap_[i], n, tiles_[i] + row * n);
+  }
+  void gather(int i, int64_t offset, int n, float* tile) const {
     const int64_t step = step_[i];
     if (from_[i] == nullptr) {
-      at_[i] = tile;
       for (int k = 0; k < n; ++k) tile[k] = static_cast<float>(offset + k * step);
-    } else if (step == 1 || n == 1) {
-      at_[i] = const_cast<float*>(from_[i] + offset);  // operands are only read
-    } else if (step == 0) {
-      at_[i] = tile;
-      fill(tile, from_[i][offset], n);
+      return;
+    }
+    const float* from = from_[i] + offset;
+    if (step == 0) {
+      fill(tile, *from, n);
+    } else if (step == 1) {
+      over<Isa>(n, [=](int64_t k, int lanes) { Isa::store(tile + k, Isa::load(from + k, lanes), lanes); });
     } else {
-      at_[i] = tile;
-      const float* from = from_[i] + offset;
       for (int k = 0; k < n; ++k) tile[k] = from[k * step];
     }
   }
   static void fill(float* tile, float value, int n) {
     over<Isa>(n, [=](int64_t k, int lanes) { Isa::store(tile + k, Isa::all(value), lanes); });
+  }
+
+  // y = the values, where nothing else writes.
+  static void put(const float* values, float* y, int64_t step, int n) {
+    if (step == 1) {
+      std::memcpy(y, values, static_cast<size_t>(n) * sizeof *y);
+    } else {
+      for (int k = 0; k < n; ++k) y[k * step] = values[k];
+    }
   }
 
   template <class Op>
@@ -116,9 +140,16 @@ class FormulaRows {
         *to = static_cast<float>(Op::step(static_cast<double>(*to), static_cast<double>(values[k])));
       }
     } else {
-      V all = Isa::load(values);
-      int k = Isa::kLanes;
-      for (; k + Isa::kLanes <= n; k += Isa::kLanes) all = Op::template step<Isa>(all, Isa::load(values + k));
+      V part[4];  // side by side
+      const int parts = std::min(4, n / Isa::kLanes);
+      for (int i = 0; i < parts; ++i) part[i] = Isa::load(values + i * Isa::kLanes);
+      int k = parts * Isa::kLanes;
+      for (; k + 4 * Isa::kLanes <= n; k += 4 * Isa::kLanes) {
+        for (int i = 0; i < 4; ++i) part[i] = Op::template step<Isa>(part[i], Isa::load(values + k + i * Isa::kLanes));
+      }
+      for (; k + Isa::kLanes <= n; k += Isa::kLanes) part[0] = Op::template step<Isa>(part[0], Isa::load(values + k));
+      V all = part[0];
+      for (int i = 1; i < parts; ++i) all = Op::template step<Isa>(all, part[i]);
       float each[Isa::kLanes];
       Isa::store(each, all);
       double total = *y;
@@ -129,13 +160,13 @@ class FormulaRows {
   }
 
   // Sums of products of two elements, without tiles; false where they lie otherwise.
-  bool products(const int64_t* at, const int64_t* leap, int n, int64_t turns) {
+  bool products(const int64_t* at, int n, int64_t turns) const {
     int a = 0, b = 1;
     if (step_[b] == 0) std::swap(a, b);
     if (step_[b] != 1 || step_[a] < 0 || step_[a] > 1) return false;
-    const Operand x{from_[a] + at[a], leap[a]}, z{from_[b] + at[b], leap[b]};
+    const Operand x{from_[a] + at[a], leap_[a]}, z{from_[b] + at[b], leap_[b]};
     float* y = y_ + at[piece_.loads];
-    const int64_t step = step_[piece_.loads], leap_y = leap[piece_.loads];
+    const int64_t step = step_[piece_.loads], leap_y = leap_[piece_.loads];
     if (step == 1 && leap_y == 0) {
       step_[a] == 0 ? weighted<true>(x, z, y, n, turns) : weighted<false>(x, z, y, n, turns);
     } else if (step == 1) {
@@ -213,10 +244,11 @@ class FormulaRows {
   const FormulaPiece& piece_;
   const FormulaForms& forms_;
   FormulaKind kind_;
+  bool is_only_;
   float* y_;
   bool is_product_ = false;
-  const float* from_[kMostFusedInputs];  // null: the form is a number
-  int64_t step_[kMostFusedInputs + 1];
+  const float* from_[kMostFusedInputs];                              // null: the form is a number
+  int64_t step_[kMostFusedInputs + 1], leap_[kMostFusedInputs + 1];  // from lane to lane, from row to row
   float* at_[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters];
   alignas(64) float tiles_[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters][kFormulaTile];
 };
@@ -226,24 +258,24 @@ template <class Isa, typename Run>
 Status run_formula(const Call<formula_attrs>& call, const Run& run) {
   FormulaProgram program;
   if (!program.read(call.attrs.program, call.inputs)) return Status::kBadArgument;
-  constexpr float kInfinity = __builtin_huge_valf();
-  const float start[] = {0.0f, -kInfinity, kInfinity};
-  std::fill_n(call.y().f32(), call.y().elements(), start[static_cast<int>(program.kind)]);
   int64_t sizes[kMostFormulaSizes];
   std::copy_n(call.attrs.sizes.begin(), program.sizes, sizes);
   const int32_t* at = program.first();
+  if (program.pieces == 0) std::fill_n(call.y().f32(), call.y().elements(), start_of(program.kind));
   for (int i = 0; i < program.pieces; ++i) {
     FormulaPiece piece;
     program.piece(&at, &piece);
     FormulaForms forms;
     forms.set(program, piece, call, sizes);
     const FormulaLoops whole(program, piece, forms, sizes);
+    const bool is_only = program.pieces == 1 && whole.meets_each(call.y().elements());
+    if (i == 0 && !is_only) std::fill_n(call.y().f32(), call.y().elements(), start_of(program.kind));
     const int64_t items = whole.items();
     const int64_t cost = whole.turns() * (1 + piece.loads + piece.body.count) / 8;
     std::atomic<bool> good{true};
     parallel_for(call.context.pool, items, share(items, cost), [&](int64_t begin, int64_t end) {
       FormulaLoops loops = whole;
-      FormulaRows<Isa> mine(piece, forms, program.kind, call);
+      FormulaRows<Isa> mine(piece, forms, program.kind, is_only, call);
       const auto rows = [&](const int64_t* from, int n, int64_t turns, int loop) {
         mine.rows(from, n, turns, loop, run);
       };
