@@ -36,24 +36,25 @@ def evaluate(program: Program, xs: Sequence[Array], sizes: Sequence[int]) -> Arr
 
 def points(program: Program, sizes: Sequence[int]) -> int:
     """How many points the domains of a program's pieces have: how often its bodies run."""
-    return sum(int(np.maximum(n, 0).sum()) for n in _rows(program, sizes))
+    return sum(int(np.maximum(n, 0).sum()) for n, is_last in _counts(program, sizes) if is_last)
 
 
 def turns(program: Program, sizes: Sequence[int]) -> int:
-    """How often the innermost loops of a program come round; one that has no turn counts as one."""
-    return sum(int(np.maximum(n, 1).sum()) for n in _rows(program, sizes))
+    """How often the innermost loops of a program come round; any loop that starts in vain, too."""
+    empty = sum(int((n < 1).sum()) for n, _ in _counts(program, sizes))
+    return points(program, sizes) + empty
 
 
-def _rows(program: Program, sizes: Sequence[int]) -> Iterator[Array]:
-    """How many turns the innermost loop has, each time that it starts."""
+def _counts(program: Program, sizes: Sequence[int]) -> Iterator[tuple[Array, bool]]:
+    """How many turns a loop has, each time that it starts; and whether it is an innermost one."""
     for piece in program.pieces:
         start = _guarded(piece, np.array([sizes], np.int64).reshape(1, -1))
         if not piece.loops:
-            yield np.ones(len(start), np.int64)
-            continue
-        for outer in _points(piece, start, piece.loops - 1):
-            low, high = _range(piece, piece.loops - 1, outer)
-            yield high - low + 1
+            yield np.ones(len(start), np.int64), True
+        for loop in range(piece.loops):
+            for outer in _points(piece, start, loop):
+                low, high = _range(piece, loop, outer)
+                yield high - low + 1, loop == piece.loops - 1
 
 
 def _points(piece: Piece, start: Array, loops: int) -> Iterator[Array]:
