@@ -1,21 +1,21 @@
 #include "core/thread_pool.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <thread>
+
+#include "core/array.h"
+#include "core/clock.h"
+#include "core/memory.h"
+#include "core/mutex.h"
 
 namespace lite {
 namespace {
 
 // How long a thread looks for work, or for the end of work, before it sleeps: longer than most operators take, so that
 // threads stay awake from one to the next, and too short to be in anyone's way after a run.
-constexpr std::chrono::microseconds kSpin{100};
+constexpr int64_t kSpinNs = 100000;
 
 // Lets the other thread of a core have it for a moment.
 inline void pause() {
@@ -26,18 +26,18 @@ inline void pause() {
 #endif
 }
 
-// Whether `ready()` comes true within kSpin; with `patient` false it is asked once.
+// Whether `ready()` comes true within kSpinNs; with `patient` false it is asked once.
 template <typename Ready>
 bool spin_until(bool patient, Ready ready) {
   if (ready()) return true;
   if (!patient) return false;
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+  const auto end = now_ns() + kSpinNs;
   do {
     for (int i = 0; i < 16; ++i) {
       pause();
       if (ready()) return true;
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (now_ns() < end);
   return false;
 }
 
@@ -49,7 +49,7 @@ bool spin_until(bool patient, Ready ready) {
 struct ThreadPool::State {
   int threads = 1;
   bool patient = false;  // there is a processor for every thread: spinning takes it from none of ours
-  std::unique_ptr<pthread_t[]> workers;
+  Array<pthread_t> workers;
 
   std::atomic<uint64_t> job{0};
   std::atomic<int> inside{0};  // workers that count themselves in
@@ -58,8 +58,8 @@ struct ThreadPool::State {
   void* context = nullptr;
   int64_t n = 0, grain = 1;
 
-  std::mutex mutex;  // of those who sleep
-  std::condition_variable wake, done;
+  Mutex mutex;  // of those who sleep
+  Condition wake, done;
   std::atomic<int> asleep{0};
   std::atomic<bool> caller_asleep{false}, stop{false};
 
@@ -90,7 +90,7 @@ struct ThreadPool::State {
         take_parts();
       }
       if (inside.fetch_sub(1) == 1 && caller_asleep.load()) {
-        std::lock_guard<std::mutex> lock(mutex);
+        const Lock lock(mutex);
         done.notify_one();
       }
     }
@@ -98,44 +98,43 @@ struct ThreadPool::State {
 
   template <typename News>
   void sleep_until(News news) {
-    std::unique_lock<std::mutex> lock(mutex);
+    const Lock lock(mutex);
     asleep.fetch_add(1);
-    wake.wait(lock, news);
+    wake.wait(mutex, news);
     asleep.fetch_sub(1);
   }
 
   void wake_workers() {
     if (asleep.load() == 0) return;
-    std::lock_guard<std::mutex> lock(mutex);
+    const Lock lock(mutex);
     wake.notify_all();
   }
 
   void wait_for_workers() {
     const auto left = [&] { return inside.load() == 0; };
     if (spin_until(patient, left)) return;
-    std::unique_lock<std::mutex> lock(mutex);
+    const Lock lock(mutex);
     caller_asleep.store(true);
-    done.wait(lock, left);
+    done.wait(mutex, left);
     caller_asleep.store(false);
   }
 };
 
 ThreadPool* ThreadPool::create(int threads) {
-  std::unique_ptr<State> state(new (std::nothrow) State);
-  if (!state) return nullptr;
-  state->threads = threads < 1 ? 1 : threads;
-  state->patient = static_cast<unsigned>(state->threads) <= std::thread::hardware_concurrency();
-  if (state->threads > 1) {
-    state->workers.reset(new (std::nothrow) pthread_t[state->threads - 1]);
-    if (!state->workers) return nullptr;
+  State* state = lite::create<State>();
+  ThreadPool* pool = lite::create<ThreadPool>();
+  if (state == nullptr || pool == nullptr || !state->workers.allocate(threads > 1 ? static_cast<size_t>(threads) : 1)) {
+    lite::destroy(state);
+    lite::destroy(pool);
+    return nullptr;
   }
-  ThreadPool* pool = new (std::nothrow) ThreadPool;
-  if (pool == nullptr) return nullptr;
-  pool->state_ = state.release();
+  state->threads = threads < 1 ? 1 : threads;
+  state->patient = state->threads <= sysconf(_SC_NPROCESSORS_ONLN);
+  pool->state_ = state;
   // std::thread can only throw where the system has no more threads. We do with those that start: results are the same.
   State& s = *pool->state_;
   for (int i = 0; i + 1 < s.threads; ++i) {
-    if (pthread_create(&s.workers[i], nullptr, State::start, &s) != 0) s.threads = i + 1;
+    if (pthread_create(&s.workers[static_cast<size_t>(i)], nullptr, State::start, &s) != 0) s.threads = i + 1;
   }
   return pool;
 }
@@ -145,9 +144,9 @@ void ThreadPool::destroy(ThreadPool* pool) {
   State* state = pool->state_;
   state->stop.store(true);
   state->wake_workers();
-  for (int i = 0; i + 1 < state->threads; ++i) pthread_join(state->workers[i], nullptr);
-  delete state;
-  delete pool;
+  for (int i = 0; i + 1 < state->threads; ++i) pthread_join(state->workers[static_cast<size_t>(i)], nullptr);
+  lite::destroy(state);
+  lite::destroy(pool);
 }
 
 int ThreadPool::threads() const { return state_->threads; }
