@@ -70,7 +70,7 @@ Status gemm_matmul(const Call<matmul_attrs>& call) {
   const BatchProduct one(call);
   const auto run = [&](const Context& context, int64_t p) {
     one.run<Tile>(context, a.f32() + matrix_offset(a.shape, y.shape, p) * one.m * one.k,
-                           b.f32() + matrix_offset(b.shape, y.shape, p) * one.k * one.n, y.f32() + p * one.m * one.n);
+                  b.f32() + matrix_offset(b.shape, y.shape, p) * one.k * one.n, y.f32() + p * one.m * one.n);
   };
   const int64_t parts = one.parts(), products = one.products;
   if (parts == 1) {
@@ -79,8 +79,7 @@ Status gemm_matmul(const Call<matmul_attrs>& call) {
   }
   parallel_for(call.context.pool, parts, share(parts, products * one.cost() / parts), [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
-      const Context alone = {static_cast<char*>(call.context.scratch) + part * one.scratch_bytes<Tile>(),
-                             nullptr};
+      const Context alone = {static_cast<char*>(call.context.scratch) + part * one.scratch_bytes<Tile>(), nullptr};
       for (int64_t p = products * part / parts; p < products * (part + 1) / parts; ++p) run(alone, p);
     }
   });
