@@ -36,7 +36,8 @@ class LiteEngine:
         self._session = lite.load(write(compiled), threads=threads)
 
     def run(self, entry: str, inputs: Mapping[str, Array]) -> Arrays:
-        return dict(self._session.run(dict(inputs), entry=entry))
+        found: Arrays = self._session.run(inputs, entry=entry)
+        return found
 
     def weights(self) -> Arrays:
         return dict(self._session.weights())

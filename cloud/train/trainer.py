@@ -61,7 +61,7 @@ class Trainer:
             module, loss, optimizer, xs, targets, metrics=self.metrics, trainable=trainable,
             accumulate=accumulate > 1,
         )  # fmt: skip
-        self._kind, self._threads = engine, threads
+        self._kind, self._threads, self._dtype = engine, threads, module.dtype.numpy
         self.engine: Engine = engine_for(self.model, engine, threads=threads)
 
     def step(self, batch: Batch, lr: float) -> dict[str, float]:
@@ -82,7 +82,7 @@ class Trainer:
         return total.of_batch()
 
     def _scalar(self, number: float) -> Array:
-        return np.asarray(number, self.module.dtype.numpy)
+        return np.asarray(number, self._dtype)
 
     def evaluate(self, data: Source, batch_size: int = 256) -> dict[str, float]:
         """The mean loss and, where it is counted, the accuracy, in inference mode."""

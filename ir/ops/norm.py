@@ -188,6 +188,11 @@ def batch_norm_train_dx(g, x, scale, mean, variance, *, epsilon=1e-5):
     return dx, dscale, dbias
 
 
+def _centred(x):
+    """x - mean, over the last axis: 0 where all elements are the same, which r makes the most of"""
+    return x - np.mean(x, axis=-1, keepdims=True, dtype=np.float64).astype(x.dtype)
+
+
 def _layer_shape(x, scale, bias, *, epsilon):
     _check_features("layer_norm", x, scale, bias)
     return x
@@ -212,7 +217,7 @@ def layer_norm(x, scale, bias, *, epsilon=1e-5):
 
     x: [...,c], scale, bias: [c] -> y: [...,c]. The biased variance. Ba et al. 2016.
     """
-    centred = x - np.mean(x, axis=-1, keepdims=True)
+    centred = _centred(x)
     variance = np.mean(np.square(centred), axis=-1, keepdims=True)
     return centred / np.sqrt(variance + x.dtype.type(epsilon)) * scale + bias
 
@@ -270,7 +275,7 @@ def layer_norm_dx(g, x, scale, *, epsilon=1e-5):
     g, x: [...,c], scale: [c] -> dx: [...,c], dscale, dbias: [c]
     """
     batch = tuple(range(x.ndim - 1))
-    centred = x - np.mean(x, axis=-1, keepdims=True)
+    centred = _centred(x)
     variance = np.mean(np.square(centred), axis=-1, keepdims=True)
     r = 1 / np.sqrt(variance + x.dtype.type(epsilon))
     n, h = centred * r, g * scale

@@ -154,9 +154,10 @@ KERNEL(layer_norm, f32, ref) {
   for (int64_t i = 0; i < rows; ++i) {
     const float* x = call.in[0].f32() + i * n;
     float* y = call.y().f32() + i * n;
-    float sum = 0, squares = 0;
+    double sum = 0;
+    float squares = 0;
     for (int64_t j = 0; j < n; ++j) sum += x[j];
-    const float mean = sum / n;
+    const float mean = static_cast<float>(sum / n);
     for (int64_t j = 0; j < n; ++j) squares += (x[j] - mean) * (x[j] - mean);
     const float r = 1.0f / std::sqrt(squares / n + call.attrs.epsilon);
     for (int64_t j = 0; j < n; ++j) y[j] = (x[j] - mean) * r * scale[j] + bias[j];
@@ -181,9 +182,10 @@ KERNEL(layer_norm_dx, f32, ref) {
   std::fill(dbias, dbias + n, 0.0f);
   for (int64_t i = 0; i < rows; ++i) {
     const float *g = call.in[0].f32() + i * n, *x = call.in[1].f32() + i * n;
-    float sum = 0, squares = 0, level = 0, tilt = 0;
+    double sum = 0;
+    float squares = 0, level = 0, tilt = 0;
     for (int64_t j = 0; j < n; ++j) sum += x[j];
-    const float mean = sum / n;
+    const float mean = static_cast<float>(sum / n);
     for (int64_t j = 0; j < n; ++j) squares += (x[j] - mean) * (x[j] - mean);
     const float r = 1.0f / std::sqrt(squares / n + call.attrs.epsilon);
     for (int64_t j = 0; j < n; ++j) {

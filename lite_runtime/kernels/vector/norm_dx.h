@@ -16,7 +16,7 @@ inline void layer_norm_dx_row(const float* g, const float* x, const float* scale
                               float* dscale, float* dbias) {
   using V = typename Isa::V;
   const V zero = Isa::all(0.0f), count = Isa::all(static_cast<float>(n));
-  const V mean = Isa::all(row_sum<Isa>(x, n, [](V v) { return v; }) / static_cast<float>(n));
+  const V mean = Isa::all(row_mean<Isa>(x, n));
   const float squares = row_sum<Isa>(x, n, [&](V v) { return (v - mean) * (v - mean); });
   const V r = Isa::all(1.0f / std::sqrt(squares / static_cast<float>(n) + epsilon));
   V level = zero, tilt = zero;
