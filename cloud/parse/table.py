@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cloud.parse.structure import leaves
 from ir.graph import Value
 
 Handler = Callable[..., Any]
 TABLE: dict[Any, Handler] = {}
+CALLS: dict[type, Handler] = {}
 CHANGES_ITSELF = frozenset(
     {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
     | {"update", "setdefault", "popitem", "add", "discard", "difference_update"}
@@ -21,6 +23,17 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
     def register(handler: Handler) -> Handler:
         TABLE.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+def calls_of(kind: type) -> Callable[[Handler], Handler]:
+    """Register what a call of an object of this type does: called with the machine, the object, its
+    positional and its named arguments."""
+
+    def register(handler: Handler) -> Handler:
+        CALLS[kind] = handler
         return handler
 
     return register
@@ -39,8 +52,7 @@ def on_values(*functions: Any) -> Callable[[Handler], Handler]:
 
 def _choice(f: Any, handler: Handler) -> Handler:
     def choose(m: Any, *args: Any, **kwargs: Any) -> Any:
-        flat = [x for a in args for x in (a if isinstance(a, (list, tuple)) else (a,))]
-        if any(isinstance(x, Value) for x in (*flat, *kwargs.values())):
+        if any(isinstance(x, Value) for x in leaves((args, kwargs))):
             return handler(m, *args, **kwargs)
         return m.call_python(f, args, kwargs)
 
