@@ -18,6 +18,7 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     reduction_table,
 )
 from cloud.parse.base import OFF_THE_END, Frame
+from cloud.parse.errors import UnsupportedSyntax
 from cloud.parse.functions import (
     Closure,
     bound,
@@ -31,6 +32,7 @@ from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
 from cloud.parse.structure import values_in
 from cloud.parse.table import CALLS, CHANGES_ITSELF, TABLE
+from ir.errors import IrError
 from ir.graph import Value
 from ir.op import Op
 
@@ -78,7 +80,7 @@ class Calls(Recursion):
         try:
             y = f(*args, **kwargs)
         except (TypeError, AttributeError) as e:
-            if not given or not _is_foreign(f):
+            if not given or not _is_foreign(f) or isinstance(e, IrError):
                 if given and isinstance(f, types.FunctionType) and source_of(f.__code__) is None:
                     raise self._has_no_source(f, e) from None
                 raise
@@ -86,6 +88,13 @@ class Calls(Recursion):
         if isinstance(y, Value) and y.node is not None and isinstance(f, types.FunctionType):
             self.mark(y.node)
         return self.made(y) if isinstance(f, type) or f in _COPIES else y
+
+    def _note_place(self, e: Exception) -> None:
+        """Let an error say which of the user's lines it comes from: Python's traceback shows those
+        of this interpreter."""
+        if not isinstance(e, UnsupportedSyntax) and not hasattr(e, "__notes__"):
+            place = self.place()
+            e.add_note(f"{place}: in {self.frames[-1].source.name}\n{place.caret()}")
 
     def _has_no_source(self, f: types.FunctionType, e: Exception) -> Exception:
         return self.not_known(
@@ -110,6 +119,9 @@ class Calls(Recursion):
         flow = OFF_THE_END
         try:
             flow = self.block(source.body)
+        except Exception as e:
+            self._note_place(e)
+            raise
         finally:
             self.frames.pop()
         return flow.value
