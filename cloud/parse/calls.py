@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
-import dataclasses
 import functools
 import types
 from typing import Any
@@ -87,7 +85,7 @@ class Calls(Recursion):
             raise self._takes_no_values(f, str(e)) from None
         if isinstance(y, Value) and y.node is not None and isinstance(f, types.FunctionType):
             self.mark(y.node)
-        return self.made(y) if isinstance(f, type) or f in _COPIES else y
+        return self.made(y) if _is_new(y, f, owner, args) else y
 
     def _note_place(self, e: Exception) -> None:
         """Let an error say which of the user's lines it comes from: Python's traceback shows those
@@ -212,8 +210,21 @@ class Calls(Recursion):
         return super(cell.cell_contents, frame.first_argument)
 
 
-_COPIES = (copy.copy, copy.deepcopy, dataclasses.replace)
+_TAKING_OUT = ("get", "pop", "setdefault", "popitem")
 _COMPARING = ("index", "count", "remove")
+
+
+def _is_new(y: Any, f: Any, owner: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call made y, rather than found it in what it was given."""
+    if f is next or (isinstance(owner, (list, dict)) and f.__name__ in _TAKING_OUT):
+        return False
+    given = [owner, *args]
+    for x in tuple(given):
+        if isinstance(x, (list, tuple)):
+            given.extend(x)
+        elif isinstance(x, dict):
+            given.extend(x.values())
+    return not any(x is y for x in given)
 
 
 def _looks_at_values(f: Any, owner: Any) -> bool:
