@@ -14,6 +14,7 @@ import lite_runtime as lite
 from ir import model_file
 from ir.graph import Model
 from tests.helpers import ROOT
+from tests.lite_runtime.forgeries import FORGERIES
 from tests.lite_runtime.models import linear_model, odd_model
 
 
@@ -30,6 +31,22 @@ def test_no_mutation_of_a_model_file_crashes_hangs_or_runs_silently(seed: int) -
     assert counts["forged refused"] > 300
     known = {f"{k} {f}" for k in ("plain", "forged") for f in ("refused", "same", "failed", "ran")}
     assert counts.keys() <= known  # another one is an error of more than one line
+
+
+def test_no_file_with_a_lie_in_it_crashes_hangs_or_runs_where_it_may_not() -> None:
+    command = [sys.executable, "-m", "tests.lite_runtime.mutations", "0", "0", "7", "150"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["silent"] == []
+    counts = report["counts"]
+    assert sum(counts.values()) == 1500
+    for forgery in FORGERIES:
+        refused = f"structured {forgery.__name__} refused"
+        failed = f"structured {forgery.__name__} failed"
+        assert counts.get(refused, 0) + counts.get(failed, 0) > 20, forgery.__name__
+    outcomes = {key.split()[-1] for key in counts}
+    assert outcomes <= {"refused", "failed", "ran", "same", "without"}
 
 
 @pytest.mark.parametrize("model", [linear_model(), odd_model()])
