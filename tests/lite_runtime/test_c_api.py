@@ -83,6 +83,7 @@ def test_the_parts_behind_the_interface_hold_and_any_allocation_may_fail(tmp_pat
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.timeout(900)  # the build
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_the_parts_behind_the_interface_hold_under_a_sanitizer(
     sanitizer: str, tmp_path: Path
