@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "core/probe.h"
 
 namespace lite {
 namespace {
@@ -113,6 +114,7 @@ Status Entry::apply_sizes(Error& error) {
   find_needs();
   planned_size_ = needs_[0];
   least_size_ = least_[0];
+  LITE_PROBE3("plan", name(), uint64_t{planned_size_}, uint64_t{least_size_});
   return Status::kOk;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/cpu_info.h"
 #include "core/memory.h"
+#include "core/probe.h"
 #include "format/container.h"
 
 namespace lite {
@@ -62,6 +63,7 @@ Status Session::start(const SessionOptions& options, Error& error) {
   check_finite_ = options.check_finite;
   limits_ = options.limits;
   LITE_TRY(load_weights(error));
+  LITE_PROBE3("load", this, uint64_t{model_.size()}, uint64_t{model_.entries()});
   if (entries_.allocate(model_.entries()) && sizes_.allocate(model_.symbols())) return Status::kOk;
   return error.set(Status::kOutOfMemory, "no memory for a session of %u entries", model_.entries());
 }
@@ -160,6 +162,7 @@ Status Session::run_on_inputs(Entry& entry, Error& error) {
   options.tapes = &tapes_;
   options.pool = pool_;
   options.profile = profile_;
+  options.trace = trace_;
   options.check_finite = check_finite_;
   options.limits = limits_;
   options.cancelled = &cancelled_;
