@@ -18,9 +18,9 @@ MODES = ("graph", "eager")
 @dataclass(frozen=True)
 class Settings:
     """`mode`: graph or eager. `kernels`: those of the runtime for float32, "auto" or an instruction
-    set ("ref", "avx2", "neon"), or "numpy", each operator's own reference. `threads`: None: two
-    where tensors are large. `exact`: compiling changes no bit on the reference kernels; without it,
-    it may change the rounding."""
+    set ("ref", "avx2", "avx512", "neon"), or "numpy", each operator's own reference. `threads`:
+    None: two where tensors are large. `exact`: compiling changes no bit on the reference kernels;
+    without it, it may change the rounding."""
 
     mode: str = "graph"
     kernels: str = "auto"

@@ -36,7 +36,7 @@ INSPECT_EXAMPLES = """examples:
 """
 
 
-BACKENDS = ("auto", "ref", "avx2", "neon")
+BACKENDS = ("auto", "ref", "avx2", "avx512", "neon")
 
 
 class UsageError(Exception):

@@ -16,7 +16,7 @@ from ir.cases import case_file
 from ir.op import OPS
 from tests.helpers import ROOT
 
-NATIVE = "neon" if platform.machine() in ("aarch64", "arm64") else "avx2"
+NATIVE = ("neon",) if platform.machine() in ("aarch64", "arm64") else ("avx2", "avx512")
 KERNELS = ROOT / "lite_runtime/kernels"
 
 
@@ -24,6 +24,12 @@ def listed(isa: str) -> list[tuple[str, str]]:
     """(operator, type) of every fast kernel of an instruction set."""
     text = (KERNELS / isa / "list.inc").read_text()
     return re.findall(r"^XS?\((\w+), (\w+)\)", text, re.MULTILINE)
+
+
+def has_avx512() -> bool:
+    """Whether this processor has the parts of AVX-512 that the kernels need, as Linux tells it."""
+    flags = set(Path("/proc/cpuinfo").read_text().split())
+    return {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags
 
 
 REFERENCE = [(op.name, dtype) for op in OPS.values() for dtype in op.kernels]
@@ -71,10 +77,16 @@ def test_reference_kernel_agrees_with_the_numpy_reference(
     assert native.passed.get((op, dtype, "ref"), 0) > 0
 
 
-@pytest.mark.parametrize(("op", "dtype"), listed(NATIVE))
-def test_fast_kernel_agrees_with_the_numpy_reference(op: str, dtype: str, native: Findings) -> None:
-    assert native.of(op, NATIVE) == []
-    assert native.passed.get((op, dtype, NATIVE), 0) > 0
+@pytest.mark.parametrize(
+    ("isa", "op", "dtype"), [(isa, *kernel) for isa in NATIVE for kernel in listed(isa)]
+)
+def test_fast_kernel_agrees_with_the_numpy_reference(
+    isa: str, op: str, dtype: str, native: Findings
+) -> None:
+    if isa == "avx512" and not has_avx512():
+        pytest.skip("this processor lacks AVX-512")
+    assert native.of(op, isa) == []
+    assert native.passed.get((op, dtype, isa), 0) > 0
 
 
 @pytest.mark.parametrize("op", CHECKED)
@@ -83,7 +95,7 @@ def test_no_call_that_passes_the_check_leads_out_of_its_tensors(op: str, native:
     assert native.passed.get((op, "-", "check"), 0) > 0
 
 
-@pytest.mark.skipif(NATIVE == "neon", reason="runs natively here")
+@pytest.mark.skipif("neon" in NATIVE, reason="runs natively here")
 @pytest.mark.parametrize(("op", "dtype"), listed("neon"))
 def test_neon_kernel_agrees_with_the_numpy_reference(
     op: str, dtype: str, emulated: Findings

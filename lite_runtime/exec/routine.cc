@@ -37,6 +37,14 @@ Action action_of(const OpInfo& op) {
   return op.view ? Action::view : Action::kernel;
 }
 
+// The kernel that `backend` has; AVX-512 takes what it lacks from AVX2, and every one from the reference.
+const Kernel* kernel_of(int code, DType dtype, const char* backend) {
+  const Kernel* kernel = find_kernel(code, dtype, backend);
+  const bool avx512 = backend != nullptr && std::strcmp(backend, "avx512") == 0;
+  if (kernel == nullptr && avx512) kernel = find_kernel(code, dtype, "avx2");
+  return kernel != nullptr ? kernel : find_kernel(code, dtype, "ref");
+}
+
 }  // namespace
 
 Status Routine::load(const Model& model, uint32_t number, Role role, Tensor* weights, const char* backend,
@@ -83,8 +91,7 @@ Status Routine::load_steps(const char* backend, Error& error) {
     if (step.action != Action::kernel && step.action != Action::view) continue;
     const bool first_given = step.given > 0 && step.ids[0] >= 0;
     const DType dtype = first_given ? tensor(static_cast<uint32_t>(step.ids[0])).dtype : DType::none;
-    step.kernel = find_kernel(step.op->code, dtype, backend);
-    if (step.kernel == nullptr) step.kernel = find_kernel(step.op->code, dtype, "ref");
+    step.kernel = kernel_of(step.op->code, dtype, backend);
     if (step.action == Action::view) continue;
     step.tensors = tensor_count_;
     tensor_count_ += static_cast<uint32_t>(step.inputs + step.results);

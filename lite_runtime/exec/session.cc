@@ -20,6 +20,7 @@ bool known_backend(const char* wanted, const char** backend) {
   const CpuInfo cpu = detect_cpu();
   if (std::strcmp(wanted, "ref") == 0) *backend = "ref";
   if (std::strcmp(wanted, "avx2") == 0 && cpu.avx2) *backend = "avx2";
+  if (std::strcmp(wanted, "avx512") == 0 && cpu.avx512) *backend = "avx512";
   if (std::strcmp(wanted, "neon") == 0 && cpu.neon) *backend = "neon";
   return *backend != nullptr;
 }
@@ -46,7 +47,7 @@ Status Session::start(const SessionOptions& options, Error& error) {
     return error.set(Status::kBadArgument, "threads = %d: want 1 to %d", options.threads, kMostThreads);
   }
   if (!known_backend(options.backend, &backend_)) {
-    return error.set(Status::kBadArgument, "backend %.40s: want auto, ref, or avx2 or neon on such a processor",
+    return error.set(Status::kBadArgument, "backend %.40s: want auto, ref, or avx2, avx512 or neon on such a processor",
                      options.backend);
   }
   check_finite_ = options.check_finite;

@@ -29,6 +29,13 @@ size_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs) {
 
 // Best first.
 constexpr Kernel kKernels[] = {
+#if defined(LITE_AVX512)
+#define X(op, dtype) ENTRY(op, dtype, avx512)
+#define XS(op, dtype) ENTRY_SCRATCH(op, dtype, avx512)
+#include "kernels/avx512/list.inc"
+#undef X
+#undef XS
+#endif
 #if defined(LITE_AVX2)
 #define X(op, dtype) ENTRY(op, dtype, avx2)
 #define XS(op, dtype) ENTRY_SCRATCH(op, dtype, avx2)
@@ -51,6 +58,7 @@ constexpr Kernel kKernels[] = {
 bool runs_here(const char* isa) {
   static const CpuInfo cpu = detect_cpu();
   if (std::strcmp(isa, "avx2") == 0) return cpu.avx2;
+  if (std::strcmp(isa, "avx512") == 0) return cpu.avx512;
   if (std::strcmp(isa, "neon") == 0) return cpu.neon;
   return true;
 }

@@ -17,6 +17,16 @@ LITE_OPS(X)
 LITE_REF_KERNELS(X)
 #undef X
 
+#if defined(LITE_AVX512)
+#define X(op, dtype) KERNEL(op, dtype, avx512);
+#define XS(op, dtype)        \
+  KERNEL(op, dtype, avx512); \
+  SCRATCH(op, dtype, avx512);
+#include "kernels/avx512/list.inc"
+#undef X
+#undef XS
+#endif
+
 #if defined(LITE_AVX2)
 #define X(op, dtype) KERNEL(op, dtype, avx2);
 #define XS(op, dtype)      \
@@ -47,7 +57,7 @@ struct Kernel {
 };
 
 // The best kernel that this processor runs, or null. With `isa`, only that instruction set's
-// ("ref", "avx2", "neon").
+// ("ref", "avx2", "avx512", "neon").
 const Kernel* find_kernel(int code, DType dtype, const char* isa = nullptr);
 
 // Whether shapes, types and attributes of a call of operator `code` fit together.

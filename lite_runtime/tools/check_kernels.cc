@@ -1,6 +1,6 @@
 // Runs every case of a case file (see ir/cases.py) on every kernel of this build, and compares.
 //
-//   check_kernels CASES [--isa ref|avx2|neon] [--by-operator]
+//   check_kernels CASES [--isa ref|avx2|avx512|neon] [--by-operator]
 //
 // A kernel must agree with the reference, give the same bits on any number of threads, leave its
 // inputs alone and stay inside its tensors. An operator's CHECK must take its samples, must refuse a
@@ -22,7 +22,7 @@ namespace lite {
 namespace {
 
 constexpr int kCallSeconds = 10;
-constexpr const char* kIsas[] = {"ref", "avx2", "neon"};
+constexpr const char* kIsas[] = {"ref", "avx2", "avx512", "neon"};
 
 struct Score {
   int passed = 0, failed = 0;
@@ -341,6 +341,6 @@ int main(int argc, char** argv) {
       path = argv[i];
     }
   }
-  if (path == nullptr || usage) return lite::fail("CASES [--isa ref|avx2|neon] [--by-operator]", "usage: ");
+  if (path == nullptr || usage) return lite::fail("CASES [--isa ref|avx2|avx512|neon] [--by-operator]", "usage: ");
   return lite::check_file(path, isa, by_operator);
 }

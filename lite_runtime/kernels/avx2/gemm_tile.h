@@ -7,11 +7,12 @@ namespace lite {
 // The micro-kernel gemm_6x16_f32: 12 accumulators, 2 vectors of B and 1 element of A fill the 16 registers.
 struct Avx2Tile {
   using Isa = Avx2;
-  static constexpr int kRows = 6, kColumns = 16;
+  static constexpr int kRows = 6, kColumns = 16, kLeastColumns = kColumns;
+  static constexpr bool kAnyColumns = false;
 
-  // C = A B + (add ? C : bias or 0) for `rows` rows of 16 columns; rows beyond are not touched. A's row r has its
-  // elements at a[r][0], a[r][a_step], ...; B's row k lies at b + k b_step.
-  static void run(int rows, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+  // C = A B + (add ? C : bias or 0) for `rows` rows of 16 columns, all of them; rows beyond are not touched. A's row r
+  // has its elements at a[r][0], a[r][a_step], ...; B's row k lies at b + k b_step.
+  static void run(int rows, int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
     switch (rows) {
       case 1:
@@ -30,13 +31,13 @@ struct Avx2Tile {
   }
 
   // The same for rows of A that lie anywhere, whatever their step: here they always may.
-  static void run_apart(int rows, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
-                        float* const* c, const float* bias, bool add) {
-    run(rows, k, a, a_step, b, b_step, c, bias, add);
+  static void run_apart(int rows, int columns, int64_t k, const float* const* a, int64_t a_step, const float* b,
+                        int64_t b_step, float* const* c, const float* bias, bool add) {
+    run(rows, columns, k, a, a_step, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for 16 columns.
-  static void transpose(const float* const* from, int64_t k, float* to) {
+  static void transpose(const float* const* from, int, int64_t k, float* to) {
     int64_t i = 0;
     for (; i + 8 <= k; i += 8) {
       transpose_8x8(from, i, to + i * kColumns);

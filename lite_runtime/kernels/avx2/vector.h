@@ -11,6 +11,7 @@ namespace lite {
 // least 1; what lies behind is neither read nor written, and is 0 in the register.
 struct Avx2 {
   using V = __m256;
+  using Mask = V;  // lanes that are all ones or all zeros
   static constexpr int kLanes = 8;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
@@ -34,15 +35,17 @@ struct Avx2 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
   }
 
-  // Lanes that are all ones or all zeros.
-  static V equal(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
-  static V not_below(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_NLT_UQ); }  // true for NaN
+  static Mask equal(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+  static Mask not_below(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_NLT_UQ); }  // true for NaN
   static V both(V a, V b) { return _mm256_and_ps(a, b); }
   static V either(V a, V b) { return _mm256_or_ps(a, b); }
   static V without(V a, V b) { return _mm256_andnot_ps(b, a); }  // a and not b
 
-  static V below(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
-  static V select(V mask, V a, V b) { return _mm256_blendv_ps(b, a, mask); }  // a where the mask is set
+  static Mask below(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+  static V select(Mask mask, V a, V b) { return _mm256_blendv_ps(b, a, mask); }  // a where the mask is set
+  // Masks as vectors, and back.
+  static V to_lanes(Mask mask) { return mask; }
+  static Mask to_mask(V lanes) { return lanes; }
 
   // A normal number as f 2^n with f in [1/2, 1); returns f.
   static V split(V x, V* n) {
@@ -54,13 +57,13 @@ struct Avx2 {
   }
 
   // Lanes of ones where a byte is not 0; and bytes of 0 and 1 from lanes of zeros and ones.
-  static V load_truths(const uint8_t* p, int n) {
+  static Mask load_truths(const uint8_t* p, int n) {
     uint64_t bytes = 0;
     n == kLanes ? std::memcpy(&bytes, p, kLanes) : std::memcpy(&bytes, p, static_cast<size_t>(n));
     const __m256i wide = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(wide, _mm256_setzero_si256()));
   }
-  static void store_truths(uint8_t* p, V mask, int n) {
+  static void store_truths(uint8_t* p, Mask mask, int n) {
     const __m256i wide = _mm256_castps_si256(mask);
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
     const __m128i bytes = _mm_and_si128(_mm_packs_epi16(words, words), _mm_set1_epi8(1));

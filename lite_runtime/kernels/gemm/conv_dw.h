@@ -109,7 +109,7 @@ struct WeightRows : WeightGradient {
 
   explicit WeightRows(const Call<conv2d_dw_attrs>& call)
       : WeightGradient(call, 256),
-        columns((m + kColumns - 1) / kColumns * kColumns),
+        columns(m / kColumns * kColumns + panel_width<Tile>(m % kColumns)),
         height(reach(at.h)),
         width(reach(at.w)),
         padded(at.h.pad > 0 || at.w.pad > 0 || height > at.h.length || width > at.w.length),
@@ -155,7 +155,9 @@ struct WeightRows : WeightGradient {
   size_t copy_bytes() const {
     return padded ? rounded((int64_t{height} * width * c + Tile::Isa::kLanes) * sizeof(float)) : 0;
   }
-  size_t last_bytes() const { return m < columns ? int64_t{at.w.count} * kColumns * sizeof(float) : 0; }
+  size_t last_bytes() const {
+    return !Tile::kAnyColumns && m < columns ? int64_t{at.w.count} * kColumns * sizeof(float) : 0;
+  }
 
   Piece piece(const Context& context, int64_t i) const {
     char* result = static_cast<char*>(context.scratch) + i * piece_bytes();
@@ -206,8 +208,11 @@ struct WeightRows : WeightGradient {
     for (int64_t j = 0; j < columns; j += kColumns) {
       const float* b = g_row + j;
       int64_t b_step = g.dim(3);
-      if (j + kColumns > m) {
-        for (int i = 0; i < q; ++i) panel_row<Tile>(b + i * b_step, static_cast<int>(m - j), piece.last + i * kColumns);
+      const int count = static_cast<int>(std::min<int64_t>(kColumns, m - j));
+      if (!Tile::kAnyColumns && count < kColumns) {
+        for (int i = 0; i < q; ++i) {
+          panel_row<typename Tile::Isa>(b + i * b_step, count, kColumns, piece.last + i * kColumns);
+        }
         b = piece.last;
         b_step = kColumns;
       }
@@ -220,7 +225,7 @@ struct WeightRows : WeightGradient {
           a[r] = image + piece.places[place];
           to[r] = result + place * columns + j;
         }
-        Tile::run_apart(rows, q, a, step, b, b_step, to, nullptr, true);
+        Tile::run_apart(rows, count, q, a, step, b, b_step, to, nullptr, true);
       }
     }
   }

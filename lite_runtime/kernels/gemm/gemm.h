@@ -20,12 +20,13 @@ struct Gemm {
   static constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
   static constexpr int kBlock = 4 * kRows;  // rows of A that stay in the first cache, beside one panel of B
   static constexpr int kDepth = 256;        // k of a block
-  static constexpr int kWidth = 512;        // columns of a block: kDepth by kWidth of B stay in the second cache
+  // Columns of a block: kDepth by kWidth of B stay in the second cache.
+  static constexpr int kWidth = 512 / kColumns * kColumns;
 
   // Bytes of scratch for packed B.
   static size_t scratch_bytes(int64_t n, int64_t k) {
-    const int64_t width = std::min<int64_t>(round_up(n, kColumns), kWidth), depth = std::min<int64_t>(k, kDepth);
-    return static_cast<size_t>(width * depth) * sizeof(float);
+    const int64_t whole = n / kColumns * kColumns, width = whole + panel_width<Tile>(n - whole);
+    return static_cast<size_t>(std::min<int64_t>(width, kWidth) * std::min<int64_t>(k, kDepth)) * sizeof(float);
   }
 
   // What is done to each element of the result.
@@ -62,10 +63,12 @@ struct Gemm {
   // for packing B.
   template <class B>
   static const float* in_place(const Part& part, const B& b, int64_t j, int64_t count) {
-    return kIsPacked<B> || (part.m <= kRows && count == kColumns) ? b.in_place(part.k, j) : nullptr;
+    return kIsPacked<B> || (part.m <= kRows && (Tile::kAnyColumns || count == kColumns)) ? b.in_place(part.k, j)
+                                                                                         : nullptr;
   }
 
-  // The block of B as panels of kColumns columns, each [depth][kColumns], zeros behind the last column.
+  // The block of B as panels of kColumns columns, each [depth][columns], the last one narrower where it may be, with
+  // zeros behind the last column.
   template <class B>
   static void pack(ThreadPool* pool, const Part& part, const B& b, float* packed) {
     const int64_t panels = round_up(part.width, kColumns) / kColumns;
@@ -73,7 +76,8 @@ struct Gemm {
       for (int64_t p = begin; p < end; ++p) {
         const int64_t j = p * kColumns, count = std::min<int64_t>(kColumns, part.width - j);
         if (in_place(part, b, part.j + j, count) != nullptr) continue;
-        b.template panel<Tile>(part.k, part.depth, part.j + j, static_cast<int>(count), packed + j * part.depth);
+        b.template panel<Tile>(part.k, part.depth, part.j + j, static_cast<int>(count), panel_width<Tile>(count),
+                               packed + j * part.depth);
       }
     });
   }
@@ -110,7 +114,7 @@ struct Gemm {
     for (int64_t end = j + width; j < end; j += kColumns) {
       const int count = static_cast<int>(std::min<int64_t>(kColumns, part.width - j));
       const float* panel = in_place(part, b, part.j + j, count);
-      const int64_t b_step = panel != nullptr ? b.step() : kColumns;
+      const int64_t b_step = panel != nullptr ? b.step() : panel_width<Tile>(count);
       if (panel == nullptr) panel = packed + j * part.depth;
       for (int r = 0; r < rows; r += kRows) {
         float* c_rows[kRows];
@@ -124,8 +128,8 @@ struct Gemm {
                    const float* b, int64_t b_step, float* const* c, const Finish& finish) {
     const bool add = part.k > 0;
     const float* bias = finish.bias != nullptr && !add ? finish.bias + j : nullptr;
-    if (count == kColumns) {
-      Tile::run(rows, part.depth, a, a_step, b, b_step, c, bias, add);
+    if (Tile::kAnyColumns || count == kColumns) {
+      Tile::run(rows, count, part.depth, a, a_step, b, b_step, c, bias, add);
     } else {
       edge_tile(rows, part.depth, count, a, a_step, b, b_step, c, bias, add);
     }
@@ -145,7 +149,7 @@ struct Gemm {
     for (int r = 0; r < kRows; ++r) c_rows[r] = whole[r];
     for (int r = 0; r < rows && add; ++r) std::copy_n(c[r], count, whole[r]);
     if (bias != nullptr) std::copy_n(bias, count, whole_bias);
-    Tile::run(rows, k, a, a_step, b, b_step, c_rows, whole_bias, add);
+    Tile::run(rows, kColumns, k, a, a_step, b, b_step, c_rows, whole_bias, add);
     for (int r = 0; r < rows; ++r) std::copy_n(whole[r], count, c[r]);
   }
 };

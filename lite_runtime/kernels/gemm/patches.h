@@ -125,7 +125,7 @@ struct PatchesB {
   int64_t step() const { return 0; }
 
   template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int count, float* to) const {
+  void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     using Isa = typename Tile::Isa;
     const Windows& at = images.at;
     struct Piece {  // of the panel: channels of one place of the window
@@ -141,7 +141,7 @@ struct PatchesB {
     }
     GridPosition g(at, first + k);
     float whole[Tile::kColumns + Isa::kLanes] = {};
-    for (int64_t row = 0; row < depth; ++row, g.next(at), to += Tile::kColumns) {
+    for (int64_t row = 0; row < depth; ++row, g.next(at), to += width) {
       float* next = whole;
       for (int p = 0; p < n_pieces; ++p) {
         const Piece& piece = pieces[p];
@@ -153,7 +153,7 @@ struct PatchesB {
         }
         next += piece.length;
       }
-      panel_row<Tile>(whole, count, to);
+      panel_row<Isa>(whole, count, width, to);
     }
   }
 };
@@ -218,12 +218,13 @@ struct PlacesB {
   int64_t step() const { return 0; }
 
   template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int count, float* to) const {
+  void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     const Windows& at = phase.at;
-    for (int64_t row = k; row < k + depth; ++row, to += Tile::kColumns) {
+    for (int64_t row = k; row < k + depth; ++row, to += width) {
       const int64_t place = row / group, i = phase.h.place(place / phase.w.count);
       const int64_t j = phase.w.place(place % phase.w.count);
-      panel_row<Tile>(base + (((row % group) * at.h.size + i) * at.w.size + j) * channels + column, count, to);
+      const float* from = base + (((row % group) * at.h.size + i) * at.w.size + j) * channels + column;
+      panel_row<typename Tile::Isa>(from, count, width, to);
     }
   }
 };

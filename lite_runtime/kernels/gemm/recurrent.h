@@ -25,7 +25,8 @@ class StepProduct {
     for (int64_t j = 0; j < n_; j += Tile::kColumns) {
       const int count = static_cast<int>(std::min<int64_t>(Tile::kColumns, n_ - j));
       float* to = packed_ + j / Tile::kColumns * width(k_);
-      columns_ ? ColumnsB{w_, k_}.panel<Tile>(0, k_, j, count, to) : RowsB{w_, n_}.panel<Tile>(0, k_, j, count, to);
+      columns_ ? ColumnsB{w_, k_}.panel<Tile>(0, k_, j, count, Tile::kColumns, to)
+               : RowsB{w_, n_}.panel<Tile>(0, k_, j, count, Tile::kColumns, to);
     }
   }
 

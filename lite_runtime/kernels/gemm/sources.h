@@ -10,7 +10,7 @@
 // which sets from[r], for `count` rows from `row` on, to where elements [k, k + depth) of the row are, `step` apart:
 // in the tensor itself, or in `gathered`, which has room for kBlock times depth elements and a vector. A source of B
 // has
-//   panel<Tile>(k, depth, column, count, to)   writes [depth][Tile::kColumns], anything behind `count` columns
+//   panel<Tile>(k, depth, column, count, width, to)   writes [depth][width], anything behind `count` columns
 //   in_place(k, column), step()                where such a panel lies in the tensor, its rows `step` apart, or null
 
 namespace lite {
@@ -60,11 +60,17 @@ struct ColumnsA {
   }
 };
 
-// One row of a panel, zeros behind `count` columns.
+// How wide the panel of a tile's `count` columns is.
 template <class Tile>
-inline void panel_row(const float* from, int count, float* to) {
-  using Isa = typename Tile::Isa;
-  for (int i = 0; i < Tile::kColumns; i += Isa::kLanes) {
+constexpr int panel_width(int64_t count) {
+  constexpr int kLeast = Tile::kLeastColumns;
+  return static_cast<int>(std::min<int64_t>((count + kLeast - 1) / kLeast * kLeast, Tile::kColumns));
+}
+
+// One row of a panel, zeros behind `count` columns.
+template <class Isa>
+inline void panel_row(const float* from, int count, int width, float* to) {
+  for (int i = 0; i < width; i += Isa::kLanes) {
     const int lanes = std::min(count - i, Isa::kLanes);
     Isa::store(to + i, lanes > 0 ? Isa::load(from + i, lanes) : Isa::all(0.0f));
   }
@@ -73,15 +79,15 @@ inline void panel_row(const float* from, int count, float* to) {
 // A row-major matrix.
 struct RowsB {
   const float* base;
-  int64_t width;
+  int64_t step_;  // from row to row
 
-  const float* in_place(int64_t k, int64_t column) const { return base + k * width + column; }
-  int64_t step() const { return width; }
+  const float* in_place(int64_t k, int64_t column) const { return base + k * step_ + column; }
+  int64_t step() const { return step_; }
 
   template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int count, float* to) const {
-    for (int64_t i = 0; i < depth; ++i, to += Tile::kColumns) {
-      panel_row<Tile>(base + (k + i) * width + column, count, to);
+  void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
+    for (int64_t i = 0; i < depth; ++i, to += width) {
+      panel_row<typename Tile::Isa>(base + (k + i) * step_ + column, count, width, to);
     }
   }
 };
@@ -89,16 +95,16 @@ struct RowsB {
 // A transposed row-major matrix: column j of B is a row of it.
 struct ColumnsB {
   const float* base;
-  int64_t width;
+  int64_t step_;  // from column to column
 
   const float* in_place(int64_t, int64_t) const { return nullptr; }
   int64_t step() const { return 0; }
 
   template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int count, float* to) const {
+  void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     const float* from[Tile::kColumns];  // columns behind the last one are copies of it that nobody reads
-    for (int i = 0; i < Tile::kColumns; ++i) from[i] = base + (column + std::min(i, count - 1)) * width + k;
-    Tile::transpose(from, depth, to);
+    for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step_ + k;
+    Tile::transpose(from, width, depth, to);
   }
 };
 
@@ -112,8 +118,8 @@ struct PackedB {
   int64_t step() const { return columns; }
 
   template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int, float* to) const {
-    std::copy_n(in_place(k, column), depth * Tile::kColumns, to);
+  void panel(int64_t k, int64_t depth, int64_t column, int, int width, float* to) const {
+    for (int64_t i = 0; i < depth; ++i) std::copy_n(in_place(k + i, column), width, to + i * width);
   }
 };
 

@@ -7,23 +7,25 @@ namespace lite {
 // The micro-kernel gemm_8x8_f32: 16 accumulators; a vector of A gives 4 factors, one a lane.
 struct NeonTile {
   using Isa = Neon;
-  static constexpr int kRows = 8, kColumns = 8;
+  static constexpr int kRows = 8, kColumns = 8, kLeastColumns = kColumns;
+  static constexpr bool kAnyColumns = false;
 
-  // C = A B + (add ? C : bias or 0) for 8 rows of 8 columns, whatever `rows` says. A's row r has its elements at
-  // a[r][0], a[r][a_step], ...; where a_step is not 1, the rows of A are neighbours. B's row k lies at b + k b_step.
-  static void run(int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+  // C = A B + (add ? C : bias or 0) for 8 rows of 8 columns, whatever `rows` and `columns` say. A's row r has its
+  // elements at a[r][0], a[r][a_step], ...; where a_step is not 1, the rows of A are neighbours. B's row k lies at b +
+  // k b_step.
+  static void run(int, int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
     multiply<false>(k, a, a_step, b, b_step, c, bias, add);
   }
 
   // The same for rows of A that lie anywhere, whatever their step.
-  static void run_apart(int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+  static void run_apart(int, int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
                         float* const* c, const float* bias, bool add) {
     multiply<true>(k, a, a_step, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for 8 columns.
-  static void transpose(const float* const* from, int64_t k, float* to) {
+  static void transpose(const float* const* from, int, int64_t k, float* to) {
     int64_t i = 0;
     for (; i + 4 <= k; i += 4) {
       transpose_4x4(from, i, to + i * kColumns);

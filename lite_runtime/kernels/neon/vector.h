@@ -11,6 +11,7 @@ namespace lite {
 // least 1; what lies behind is neither read nor written, and is 0 in the register.
 struct Neon {
   using V = float32x4_t;
+  using Mask = V;  // lanes that are all ones or all zeros
   static constexpr int kLanes = 4;
 
   static V load(const float* p) { return vld1q_f32(p); }
@@ -47,14 +48,16 @@ struct Neon {
     return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23));
   }
 
-  // Lanes that are all ones or all zeros.
-  static V equal(V a, V b) { return lanes(vceqq_f32(a, b)); }
-  static V not_below(V a, V b) { return lanes(vmvnq_u32(vcltq_f32(a, b))); }  // true for NaN
-  static V below(V a, V b) { return lanes(vcltq_f32(a, b)); }
+  static Mask equal(V a, V b) { return lanes(vceqq_f32(a, b)); }
+  static Mask not_below(V a, V b) { return lanes(vmvnq_u32(vcltq_f32(a, b))); }  // true for NaN
+  static Mask below(V a, V b) { return lanes(vcltq_f32(a, b)); }
   static V both(V a, V b) { return lanes(vandq_u32(bits(a), bits(b))); }
   static V either(V a, V b) { return lanes(vorrq_u32(bits(a), bits(b))); }
-  static V without(V a, V b) { return lanes(vbicq_u32(bits(a), bits(b))); }  // a and not b
-  static V select(V mask, V a, V b) { return vbslq_f32(bits(mask), a, b); }  // a where the mask is set
+  static V without(V a, V b) { return lanes(vbicq_u32(bits(a), bits(b))); }     // a and not b
+  static V select(Mask mask, V a, V b) { return vbslq_f32(bits(mask), a, b); }  // a where the mask is set
+  // Masks as vectors, and back.
+  static V to_lanes(Mask mask) { return mask; }
+  static Mask to_mask(V lanes) { return lanes; }
 
   // A normal number as f 2^n with f in [1/2, 1); returns f.
   static V split(V x, V* n) {
@@ -64,13 +67,13 @@ struct Neon {
   }
 
   // Lanes of ones where a byte is not 0; and bytes of 0 and 1 from lanes of zeros and ones.
-  static V load_truths(const uint8_t* p, int n) {
+  static Mask load_truths(const uint8_t* p, int n) {
     uint32_t bytes = 0;
     n == kLanes ? std::memcpy(&bytes, p, kLanes) : std::memcpy(&bytes, p, static_cast<size_t>(n));
     const uint32x4_t wide = vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes))));
     return lanes(vtstq_u32(wide, wide));
   }
-  static void store_truths(uint8_t* p, V mask, int n) {
+  static void store_truths(uint8_t* p, Mask mask, int n) {
     const uint16x4_t words = vmovn_u32(bits(mask));
     const uint8x8_t bytes = vand_u8(vmovn_u16(vcombine_u16(words, words)), vdup_n_u8(1));
     const uint32_t all = vget_lane_u32(vreinterpret_u32_u8(bytes), 0);

@@ -109,7 +109,8 @@ class FusedTiles {
       if (out_[i].dtype == DType::f32) continue;
       const float* from = at_[program_.first_register() + program_.result[i]];
       uint8_t* to = out_[i].template as<uint8_t>() + begin;
-      over<Isa>(n, [&](int64_t k, int lanes) { Isa::store_truths(to + k, Isa::load(from + k, lanes), lanes); });
+      over<Isa>(
+          n, [&](int64_t k, int lanes) { Isa::store_truths(to + k, Isa::to_mask(Isa::load(from + k, lanes)), lanes); });
     }
   }
 
@@ -125,14 +126,16 @@ class FusedTiles {
     }
     const uint8_t* truths = source.tensor->template as<uint8_t>() + from;
     float* to = at_[i] = tiles_[i];
-    over<Isa>(n, [=](int64_t k, int lanes) { Isa::store(to + k, Isa::load_truths(truths + k, lanes), lanes); });
+    over<Isa>(n, [=](int64_t k, int lanes) {
+      Isa::store(to + k, Isa::to_lanes(Isa::load_truths(truths + k, lanes)), lanes);
+    });
   }
 
   // One element, `n` times.
   static void fill(float* to, const Tensor& x, int64_t from, int64_t n) {
-    const typename Isa::V value = x.dtype == DType::f32
-                                      ? Isa::all(x.f32()[from])
-                                      : Isa::load_truths(all_of(x.as<uint8_t>()[from]).bytes, Isa::kLanes);
+    const typename Isa::V value =
+        x.dtype == DType::f32 ? Isa::all(x.f32()[from])
+                              : Isa::to_lanes(Isa::load_truths(all_of(x.as<uint8_t>()[from]).bytes, Isa::kLanes));
     over<Isa>(n, [=](int64_t k, int lanes) { Isa::store(to + k, value, lanes); });
   }
   struct Truths {

@@ -73,10 +73,10 @@ inline typename Isa::V vexpm1(typename Isa::V x) {
 template <class Isa>
 inline typename Isa::V vlog(typename Isa::V x) {
   using V = typename Isa::V;
-  const V tiny = Isa::below(x, Isa::all(1.17549435e-38f));
+  const auto tiny = Isa::below(x, Isa::all(1.17549435e-38f));
   V n;
   V f = Isa::split(Isa::select(tiny, x * 8388608.0f, x), &n);
-  const V small = Isa::below(f, Isa::all(0.707106781f));
+  const auto small = Isa::below(f, Isa::all(0.707106781f));
   f = Isa::select(small, f + f, f) - 1.0f;
   n = n - Isa::both(small, Isa::all(1.0f)) - Isa::both(tiny, Isa::all(23.0f));
   const V q = polynomial<Isa>(f, {0.333333313f, -0.250008196f, 0.200012267f, -0.166233569f, 0.142017573f, -0.131601825f,
@@ -85,7 +85,7 @@ inline typename Isa::V vlog(typename Isa::V x) {
   y = Isa::fma(n, Isa::all(0.693359375f), Isa::fma(f * f, Isa::all(-0.5f), y) + f);
   constexpr float kInfinity = __builtin_huge_valf();
   y = Isa::select(Isa::equal(x, Isa::all(0.0f)), Isa::all(-kInfinity), y);
-  const V ordinary = Isa::without(Isa::not_below(x, Isa::all(0.0f)), Isa::not_below(x, Isa::all(kInfinity)));
+  const auto ordinary = Isa::without(Isa::not_below(x, Isa::all(0.0f)), Isa::not_below(x, Isa::all(kInfinity)));
   // 0 <= x < infinity has its logarithm; infinity and NaN stay, and a negative number becomes NaN
   return Isa::select(ordinary, y, Isa::select(Isa::below(x, Isa::all(0.0f)), Isa::all(__builtin_nanf("")), x));
 }

@@ -97,7 +97,7 @@ Status vector_max_pool2d_dx(const Call<max_pool2d_dx_attrs>& call) {
       inside.for_each(at, [&](int64_t i) { best = Isa::max(Isa::load(from + i * channels, lanes), best); });
       V rest = Isa::load(g.f32() + window * channels + c, lanes);  // 0 in lanes that have found their maximum
       inside.for_each(at, [&](int64_t i) {
-        const V hit = Isa::equal(Isa::load(from + i * channels, lanes), best);
+        const auto hit = Isa::equal(Isa::load(from + i * channels, lanes), best);
         Isa::store(to + i * channels, Isa::load(to + i * channels, lanes) + Isa::both(hit, rest), lanes);
         rest = Isa::without(rest, hit);
       });

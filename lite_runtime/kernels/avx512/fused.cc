@@ -1,0 +1,9 @@
+#include "kernels/vector/fused.h"
+
+#include "kernels/avx512/vector.h"
+
+#define ISA avx512
+namespace {
+using Isa = lite::Avx512;
+}
+#include "kernels/vector/fused.inc"
