@@ -68,7 +68,7 @@ bool is_finite(const Tensor& tensor) {
 }
 
 Machine::Machine(const RunOptions& options) : options_(options) {
-  static_assert(sizeof(Cell) == Cell::kHead, "elements stand behind it");
+  static_assert(sizeof(Cell) <= Cell::kHead, "elements stand behind it");
   if (options.limits.timeout_s > 0) {
     deadline_ = Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(options.limits.timeout_s * 1e9));
   }

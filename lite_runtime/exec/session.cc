@@ -22,6 +22,7 @@ bool known_backend(const char* wanted, const char** backend) {
   if (std::strcmp(wanted, "avx2") == 0 && cpu.avx2) *backend = "avx2";
   if (std::strcmp(wanted, "avx512") == 0 && cpu.avx512) *backend = "avx512";
   if (std::strcmp(wanted, "neon") == 0 && cpu.neon) *backend = "neon";
+  if (std::strcmp(wanted, "wasm") == 0 && cpu.wasm) *backend = "wasm";
   return *backend != nullptr;
 }
 
@@ -47,7 +48,8 @@ Status Session::start(const SessionOptions& options, Error& error) {
     return error.set(Status::kBadArgument, "threads = %d: want 1 to %d", options.threads, kMostThreads);
   }
   if (!known_backend(options.backend, &backend_)) {
-    return error.set(Status::kBadArgument, "backend %.40s: want auto, ref, or avx2, avx512 or neon on such a processor",
+    return error.set(Status::kBadArgument,
+                     "backend %.40s: want auto, ref, or avx2, avx512, neon or wasm on such a processor",
                      options.backend);
   }
   check_finite_ = options.check_finite;
@@ -63,12 +65,15 @@ Status Session::start(const SessionOptions& options, Error& error) {
 // Weights that an entry may overwrite move to memory of our own; all others stay where they lie in the file.
 Status Session::load_weights(Error& error) {
   if (!weights_.allocate(model_.weights())) return error.set(Status::kOutOfMemory, "no memory for the list of weights");
-  size_t size = 0;
+  uint64_t size = 0;
   for (uint32_t id = 0; id < weights_.size(); ++id) {
     weights_[id] = model_.weight_tensor(id);
     if (is_writable(id)) size += Arena::round_up(weights_[id].size_bytes());
   }
-  if (!writable_.reserve(size)) return error.set(Status::kOutOfMemory, "no memory for %zu bytes of weights", size);
+  if (size > SIZE_MAX || !writable_.reserve(static_cast<size_t>(size))) {
+    return error.set(Status::kOutOfMemory, "no memory for %llu bytes of weights",
+                     static_cast<unsigned long long>(size));
+  }
   unsigned char* at = writable_.data();
   for (uint32_t id = 0; id < weights_.size(); ++id) {
     if (!is_writable(id)) continue;

@@ -49,8 +49,8 @@ template <class Tile>
 struct WeightProduct : WeightGradient {
   explicit WeightProduct(const Call<conv2d_dw_attrs>& call) : WeightGradient(call, 1024) {}
 
-  size_t result_bytes() const { return parts > 1 ? (y.size_bytes() + 63) / 64 * 64 : 0; }
-  size_t piece_bytes() const { return result_bytes() + Gemm<Tile>::scratch_bytes(n, (windows + parts - 1) / parts); }
+  uint64_t result_bytes() const { return parts > 1 ? (y.size_bytes() + 63) / 64 * 64 : 0; }
+  uint64_t piece_bytes() const { return result_bytes() + Gemm<Tile>::scratch_bytes(n, (windows + parts - 1) / parts); }
 
   // The result for part `index` of the windows.
   void part(int64_t index, const Context& context, float* to) const {
@@ -121,7 +121,7 @@ struct WeightRows : WeightGradient {
            groups * n * columns <= kSmall && height <= 2 * at.h.length && width <= 2 * at.w.length;
   }
 
-  size_t piece_bytes() const { return result_bytes() + places_bytes() + copy_bytes() + last_bytes(); }
+  uint64_t piece_bytes() const { return result_bytes() + places_bytes() + copy_bytes() + last_bytes(); }
 
   Status run(const Context& context) const {
     const int64_t rows = int64_t{at.n} * at.h.count, cost = 2 * y.elements() * windows / parts;
@@ -149,13 +149,13 @@ struct WeightRows : WeightGradient {
 
   static int reach(const Axis& axis) { return axis.position(axis.count - 1, axis.size - 1) + axis.pad + 1; }
 
-  static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-  size_t result_bytes() const { return rounded(groups * n * columns * sizeof(float)); }
-  size_t places_bytes() const { return rounded(n * sizeof(int64_t)); }
-  size_t copy_bytes() const {
+  static uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+  uint64_t result_bytes() const { return rounded(groups * n * columns * sizeof(float)); }
+  uint64_t places_bytes() const { return rounded(n * sizeof(int64_t)); }
+  uint64_t copy_bytes() const {
     return padded ? rounded((int64_t{height} * width * c + Tile::Isa::kLanes) * sizeof(float)) : 0;
   }
-  size_t last_bytes() const {
+  uint64_t last_bytes() const {
     return !Tile::kAnyColumns && m < columns ? int64_t{at.w.count} * kColumns * sizeof(float) : 0;
   }
 
@@ -237,7 +237,7 @@ Status gemm_conv2d_dw(const Call<conv2d_dw_attrs>& call) {
   return rows.fits() ? rows.run(call.context) : WeightProduct<Tile>(call).run(call.context);
 }
 template <class Tile>
-size_t gemm_conv2d_dw_scratch(const Call<conv2d_dw_attrs>& call) {
+uint64_t gemm_conv2d_dw_scratch(const Call<conv2d_dw_attrs>& call) {
   const WeightRows<Tile> rows(call);
   const WeightProduct<Tile> product(call);
   return rows.parts * (rows.fits() ? rows.piece_bytes() : product.piece_bytes());
