@@ -13,6 +13,7 @@ import pytest
 from tests.helpers import ROOT
 
 PACKAGES = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}
+CLANG = "/usr/lib/llvm-19/lib/clang/19"
 WASM_PACKAGES = {
     "clang++-19": "clang-19",
     "wasm-ld-19": "lld-19",
@@ -20,7 +21,7 @@ WASM_PACKAGES = {
     "/usr/lib/wasm32-wasi/libc.a": "wasi-libc",
     "/usr/lib/wasm32-wasi/libc++abi.a": "libc++abi-19-dev-wasm32",
     "/usr/lib/wasm32-wasi/libc++.a": "libc++-19-dev-wasm32",
-    "/usr/lib/llvm-19/lib/clang/19/lib/wasi/libclang_rt.builtins-wasm32.a": "libclang-rt-19-dev-wasm32",
+    f"{CLANG}/lib/wasi/libclang_rt.builtins-wasm32.a": "libclang-rt-19-dev-wasm32",
 }
 
 

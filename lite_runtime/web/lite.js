@@ -338,6 +338,8 @@ const ROOM = 256;
 
 const list = (infos) => infos.map((info) => info.name).join(", ") || "none";
 
+const isSingle = (value) => ["number", "bigint", "boolean"].includes(typeof value);
+
 function bytesOf(data, place = "data") {
   if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   if (data instanceof ArrayBuffer) return new Uint8Array(data);
@@ -348,8 +350,7 @@ function bytesOf(data, place = "data") {
 function tensorOf(given, info) {
   const place = `input ${info.name}`;
   if (given instanceof Tensor) return new Tensor(arrayOf(given.data, info.dtype, place), given.shape);
-  const single = ["number", "bigint", "boolean"].includes(typeof given);
-  const data = arrayOf(single ? [given] : given, info.dtype, place);
+  const data = arrayOf(isSingle(given) ? [given] : given, info.dtype, place);
   const known = info.shape.filter((size) => typeof size === "number").reduce((a, b) => a * b, 1);
   const free = info.shape.length - info.shape.filter((size) => typeof size === "number").length;
   const size = free === 0 ? 1 : data.length / known;
@@ -369,19 +370,22 @@ function arrayOf(data, dtype, place) {
     throw new LiteError(`${place}: ${name}, want ${Wanted.name}`);
   }
   const kind = kindOf(Wanted);
+  if (Array.isArray(data) && !data.every(isSingle)) {
+    throw new LiteError(`${place}: a list of more than numbers; want a flat list, or a Tensor`);
+  }
   if (!Array.isArray(data) && (kindOf(data.constructor) !== kind || dtype === "f16")) {
     throw new LiteError(`${place}: ${name}, want ${Wanted.name}`);
   }
   if (kind === "float") return Wanted.from(data, Number);
   const array = dtype === "i64" ? toBigInts(data, place) : Wanted.from(data, Number);
-  const wrong = Array.prototype.findIndex.call(array, (value, i) => value != data[i]); // "1" != 1, as 256n != 256
+  const wrong = array.findIndex((value, i) => value != data[i]); // as 1n == 1
   if (wrong >= 0) throw new LiteError(`${place}: ${data[wrong]} does not fit ${dtype}`);
   return array;
 }
 
 function toBigInts(data, place) {
   const whole = (value) => typeof value === "bigint" || Number.isSafeInteger(value);
-  const wrong = Array.prototype.findIndex.call(data, (value) => !whole(value));
+  const wrong = data.findIndex((value) => !whole(value));
   if (wrong >= 0) throw new LiteError(`${place}: ${data[wrong]} does not fit i64`);
   return BigInt64Array.from(data, BigInt);
 }
