@@ -13,6 +13,7 @@ import numpy as np
 
 from converter import check
 from converter.errors import ConvertError
+from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.report import Report, count_int8, count_nodes
@@ -131,6 +132,8 @@ class _Conversion:
         self.report.entries = list(done.entries)
         if any(g.updates for g in done.entries.values()):
             self.report.trainable = [w.name or "" for w in done.weights if w.trainable]
+        if self.asked.train:
+            done.metadata.update(promises(model_file.write(done)))
         data = model_file.write(done, sign_with=self.asked.sign)
         self.report.target_bytes = len(data)
         self.check(data)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_server.console import exit_code, parser_of, progress
+from fl_server.console import exit_code, parser_of, printable, progress, read_word
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.secagg.policy import COHORT_FLOOR
 from fl_server.secagg.run import Stage
@@ -42,11 +42,11 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     # A word first is a thing to do to a server that runs; without one, this is the server.
     if given and given[0] in ("task", "status"):
         word, rest = given[0], given[1:]
-        options = (_task_parser if word == "task" else _status_parser)().parse_args(rest)
-        work = _create_task if word == "task" else _show_status
-        return exit_code(f"ms-serve {word}", lambda: work(options))
-    options = parser.parse_args(given)
-    return exit_code("ms-serve", lambda: _serve(options))
+        make, work = (
+            (_task_parser, _create_task) if word == "task" else (_status_parser, _show_status)
+        )
+        return exit_code(f"ms-serve {word}", lambda: work(make().parse_args(rest)))
+    return exit_code("ms-serve", lambda: _serve(parser.parse_args(given)))
 
 
 def simulate(arguments: Sequence[str] | None = None) -> int:
@@ -68,9 +68,13 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
     )
     _add_settings(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
-    options = parser.parse_args(arguments)
-    _check_simulation(parser, options)
-    return exit_code("ms-simulate", lambda: _simulate(options))
+
+    def work() -> int:
+        options = parser.parse_args(arguments)
+        _check_simulation(parser, options)
+        return _simulate(options)
+
+    return exit_code("ms-simulate", work)
 
 
 def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -237,7 +241,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"{text!r}: want NAME=VALUE such as min_cohort=24")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 
@@ -247,18 +251,22 @@ def _token(options: argparse.Namespace) -> str:
         return str(options.token)
     if not path.is_file():
         raise SettingsError(f"{path}: not there; want the server's --folder, or --token")
-    return str(path.read_text().strip())
+    try:
+        return read_word(path)
+    except ValueError:
+        raise SettingsError(f"{path}: not text, want the server's token") from None
 
 
 def _show(status: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(status, indent=1))
         return
-    print(f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}")
+    task = f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}"
+    print(printable(task))
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"
             for name in ("loss", "survivors", "clients")
             if name in entry
         )
-        print(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip())
+        print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))

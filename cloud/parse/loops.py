@@ -148,9 +148,10 @@ class Loops(StagedLoops):
         """`while (x := f()) …` as `while True: if not …: break`, so that x is seen after it."""
         stop: ast.stmt = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
         loop = ast.While(ast.Constant(True), [stop, *node.body], [])
-        for n in ast.walk(loop):
+        ast.copy_location(loop, node)
+        for n in ast.walk(loop):  # what is new stands where the condition does
             if not hasattr(n, "lineno") and isinstance(n, (ast.stmt, ast.expr)):
-                ast.copy_location(n, node)
+                ast.copy_location(n, node.test)
         if node.orelse:
             raise self.refused("`else` of a `while` that assigns in its condition", "use a flag")
         return self.stmt_While(loop)

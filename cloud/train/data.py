@@ -168,7 +168,11 @@ def random_shift(column: str, most: int) -> Augment:
 
 
 def as_model_type(a: Array) -> Array:
-    """Floats as float32, integers as int32, as models read them; bytes and truths as they are."""
+    """Floats as float32, integers as int32, as models read them; bytes and truths as they are.
+
+    What is of that type already is not copied.
+    """
     if a.dtype.kind == "f":
-        return a.astype(np.float32)
-    return a.astype(np.int32) if a.dtype.kind in "iu" and a.dtype.itemsize > 1 else a
+        return a.astype(np.float32, copy=False)
+    is_wide = a.dtype.kind in "iu" and a.dtype.itemsize > 1
+    return a.astype(np.int32, copy=False) if is_wide else a

@@ -189,7 +189,7 @@ class Device:
                     return offer
             if reply.kind == wire.IDLE and until_idle:
                 return None
-            if self._stop.wait(reply.retry_ms / 1000):
+            if self._stop.wait(self._http.wait_s(reply.retry_ms / 1000)):
                 break
         return None
 
@@ -304,7 +304,7 @@ class Device:
                 return f"/sessions/{reply.body.hex()}"
             if self._stop_after == Stage.ADVERTISE:
                 return ""
-            # A server holds the request for as long as it likes; the next one may follow at once.
+            # A server holds the request for as long as it likes; then the next one may follow.
             self._http.pause(0)
 
     def _acknowledged(self, stage: Stage, report: Report) -> bool:

@@ -212,7 +212,10 @@ void Entry::forget_inputs() {
 Status Entry::run(const RunOptions& options, Error& error) {
   if (options.check_finite) LITE_TRY(check_inputs(error));
   for (uint32_t i = 0; i < inputs(); ++i) addresses_[i] = given_[i].data;
-  return Machine(options).run(*main_, addresses_.data(), error);
+  Machine machine(options);
+  const Status status = machine.run(*main_, addresses_.data(), error);
+  peak_size_ = machine.peak_size();
+  return status;
 }
 
 Status Entry::check_inputs(Error& error) const {

@@ -96,6 +96,7 @@ Status Machine::run(Routine& routine, void* const* inputs, Error& error) {
 
 bool Machine::afford(size_t bytes) {
   bytes_ += bytes;
+  peak_ = std::max(peak_, bytes_);
   return options_.limits.most_memory == 0 || bytes_ <= options_.limits.most_memory;
 }
 

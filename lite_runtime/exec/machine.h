@@ -39,6 +39,8 @@ class Machine {
 
   // Runs an entry's routine on inputs at these addresses. Its frame stays in the region until that is cleared.
   Status run(Routine& routine, void* const* inputs, Error& error);
+  // The most bytes that results, scratch, frames of sub-graphs and tapes took at one time.
+  size_t peak_size() const { return peak_; }
 
  private:
   struct Cell;
@@ -68,6 +70,7 @@ class Machine {
   int64_t steps_ = 0;  // nodes that have run or are about to
   int32_t depth_ = 0;
   size_t bytes_ = 0;  // of memory that this run uses
+  size_t peak_ = 0;   // the most that it used so far
   char reason_[96] = "";
 };
 

@@ -113,6 +113,9 @@ class Routine {
   size_t planned_size() const { return planned_size_; }
   size_t least_size() const { return least_size_; }
   size_t frame_size() const { return frame_size_; }
+  size_t scratch_size(const Step& step) const {
+    return step.scratch < 0 ? 0 : blocks_[static_cast<size_t>(step.scratch)].size;
+  }
   int64_t cost() const { return cost_; }
 
   // Makes a frame of `frame_size()` bytes of memory. `inputs` and `outputs` are addresses.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import infer, matmul, operators, secagg, training
+from bench import infer, matmul, numeric, operators, secagg, training
 from bench.timing import Row, Turns, rows, take_turns
 
 ONCE = Turns(rounds=1, burst_s=0.0, rest_s=0.0)
@@ -78,6 +78,15 @@ def test_the_parts_give_rows_that_agree_with_the_peers() -> None:
 def test_operators_are_the_same_function_on_both_sides(name: str) -> None:
     [row] = operators.measure(ONCE, [1], [name])
     assert float(row.note.removeprefix("ours off by ")) < 1e-5
+
+
+def test_derivatives_are_right_on_both_sides() -> None:
+    found = list(numeric.measure(ONCE, [1]))
+    assert [r.case for r in found] == list(numeric.CASES)
+    for r in found:
+        errors = [float(part.split()[-1]) for part in r.note.split(", ")]
+        assert len(errors) == 2
+        assert max(errors) < 1e-5
 
 
 def test_products_are_right() -> None:

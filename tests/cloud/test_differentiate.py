@@ -120,6 +120,36 @@ def test_vjp_leaves_integer_inputs_out() -> None:
     np.testing.assert_allclose(g, p - np.eye(3)[labels], rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("cotangents", "message"),
+    [
+        ([], "vjp: cotangents: 0 given, want 1, one for each result"),
+        ([np.ones(3)], r"vjp: cotangent 0 is \[3\], want \[2\], the shape of the result"),
+        ([1.0], r"vjp: cotangent 0 is \[\], want \[2\]"),
+    ],
+)
+def test_cotangents_that_do_not_fit_are_refused(cotangents: list[Any], message: str) -> None:
+    _, pull = vjp(lambda x: x * x, np.ones(2))
+    with pytest.raises(ShapeError, match=message):
+        pull(*cotangents)
+
+
+def test_tangents_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ShapeError, match=r"jvp: tangent 0 is \[3\], want \[2\]"):
+        jvp(lambda x: x * x, (np.ones(2),), (np.ones(3),))
+    with pytest.raises(ShapeError, match="jvp: 1 tangents for 2 primals; want the same structure"):
+        jvp(lambda d: d["a"] * d["b"], ({"a": 2.0, "b": 3.0},), ({"a": 1.0},))
+
+
+def test_cotangents_and_tangents_take_the_type_of_what_they_belong_to() -> None:
+    _, pull = vjp(lambda x: x * x, np.array([1.0, 2.0]))
+    (g,) = pull(np.array([1, 1], np.float32))
+    assert g.dtype == np.float64
+    np.testing.assert_array_equal(g, [2, 4])
+    _, along = jvp(lambda x: x * x, (np.array([1.0, 2.0]),), (np.array([1, 0]),))
+    np.testing.assert_array_equal(along, [2, 0])
+
+
 def test_jvp_is_the_derivative_along_the_tangents() -> None:
     dw, dx = RNG.standard_normal(W.shape), RNG.standard_normal(X.shape)
     y, dy = jvp(loss, (W, X), (dw, dx))

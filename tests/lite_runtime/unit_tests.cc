@@ -14,19 +14,27 @@
 #include "exec/session.h"
 #include "format/expression.h"
 #include "kernels/quantized_layers.h"
+#include "lite/lite.h"
 
 // Counts the program's allocations and lets one of them fail: glibc lets a program that is not static bring its own
 // malloc.
 #if defined(__GLIBC__) && defined(__x86_64__)
 #define LITE_COUNTS_ALLOCATIONS
 static int64_t allocations = 0, failing = 0;  // the one with this number fails
+constexpr unsigned char kUntouched = 0xc5;    // fills memory on a boundary when it is taken
+static unsigned char* taken = nullptr;        // the last such
+static size_t taken_size = 0;
 
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
 void* malloc(size_t size) { return ++allocations == failing ? nullptr : __libc_malloc(size); }
 void* aligned_alloc(size_t alignment, size_t size) {
-  return ++allocations == failing ? nullptr : __libc_memalign(alignment, size);
+  if (++allocations == failing) return nullptr;
+  taken = static_cast<unsigned char*>(__libc_memalign(alignment, size));
+  taken_size = size;
+  if (taken != nullptr) std::memset(taken, kUntouched, size);
+  return taken;
 }
 }
 #endif
@@ -255,12 +263,18 @@ lite::Status run_once(lite::Session& session, lite::Entry& entry, int32_t size, 
   return session.run(entry, error);
 }
 
-void test_runs_do_not_allocate(const char* path) {
-  lite::Session session;
+// Opens the model; its entry `train`, or null.
+lite::Entry* open_train(lite::Session& session, const char* path) {
   lite::SessionOptions options;
   lite::Error error;
   expect(session.open(path, options, error) == lite::Status::kOk, "the model opens");
-  lite::Entry* train = session.entry(static_cast<uint32_t>(session.model().find_entry("train")), error);
+  return session.entry(static_cast<uint32_t>(session.model().find_entry("train")), error);
+}
+
+void test_runs_do_not_allocate(const char* path) {
+  lite::Session session;
+  lite::Error error;
+  lite::Entry* train = open_train(session, path);
   std::vector<unsigned char> zeros(1 << 20);
   const int64_t before = allocations;
   expect(run_once(session, *train, 4, zeros, error) == lite::Status::kOk, "the entry runs");
@@ -271,6 +285,55 @@ void test_runs_do_not_allocate(const char* path) {
     expect(run_once(session, *train, size, zeros, error) == lite::Status::kOk, "the entry runs again");
   }
   expect(allocations - before == first, "further runs take none, at sizes that are not larger");
+}
+
+// What a run writes ends where the plan does, but for what alignment leaves free.
+void test_a_run_takes_what_was_planned(const char* path) {
+  lite::Session session;
+  lite::Error error;
+  lite::Entry* train = open_train(session, path);
+  std::vector<unsigned char> zeros(1 << 20);
+  taken = nullptr;
+  expect(run_once(session, *train, 4, zeros, error) == lite::Status::kOk, "the entry runs");
+  expect(taken != nullptr, "the first run takes memory");
+  size_t end = taken_size;
+  while (end > 0 && taken[end - 1] == kUntouched) --end;
+  constexpr size_t kAlignment = lite::Arena::kAlignment;
+  const size_t most = kAlignment + train->graph(0).frame_size();  // a chunk has a head
+  expect(train->planned_size() == train->peak_size(), "a run without control flow is charged its plan");
+  expect(end <= most && end + 2 * kAlignment > most, "a run writes to the end of its plan and no further");
+}
+
+struct Feeding {
+  std::vector<unsigned char>* zeros;
+  int64_t first = 0, last = 0;  // allocations before the first and the last step
+};
+
+// All inputs zero, of sizes 4, for the entry of a training.
+lite_status feed_zeros(void* context, lite_session* session, int64_t step, int32_t* entry) {
+  Feeding& feeding = *static_cast<Feeding*>(context);
+  (step == 1 ? feeding.first : feeding.last) = allocations;
+  for (int32_t i = 0; i < lite_input_count(session, *entry); ++i) {
+    lite_tensor input;
+    if (lite_input(session, *entry, i, &input) != LITE_OK) return LITE_BAD_ARGUMENT;
+    input.data = feeding.zeros->data();
+    if (lite_set_input(session, *entry, i, &input) != LITE_OK) return LITE_BAD_ARGUMENT;
+  }
+  return LITE_OK;
+}
+
+void test_training_does_not_allocate(const char* path) {
+  std::vector<unsigned char> zeros(1 << 20);
+  Feeding feeding{&zeros};
+  lite_session* session = nullptr;
+  float losses[8];
+  int64_t done = 0;
+  expect(lite_open(path, nullptr, &session, nullptr, 0) == LITE_OK, "the model opens");
+  const int32_t train = lite_find_entry(session, "train");
+  expect(lite_train_run(session, train, 8, feed_zeros, &feeding, losses, &done) == LITE_OK, "the model trains");
+  expect(done == 8 && losses[0] > 0, "all steps run");
+  expect(feeding.first > 0 && feeding.last == feeding.first, "steps behind the first take no memory");
+  lite_close(session);
 }
 
 lite::Status open_and_run(const char* path, std::vector<unsigned char>& zeros, lite::Error& error) {
@@ -304,6 +367,8 @@ void test_every_allocation_may_fail(const char* path) {
 int main([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {
 #if defined(LITE_COUNTS_ALLOCATIONS)
   if (argc > 1) test_runs_do_not_allocate(argv[1]);
+  if (argc > 1) test_a_run_takes_what_was_planned(argv[1]);
+  if (argc > 1) test_training_does_not_allocate(argv[1]);
   if (argc > 1) test_every_allocation_may_fail(argv[1]);
 #endif
   test_sha256();
