@@ -134,7 +134,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
 
 def grad_source(f: Callable[..., Any], *examples: Any, wrt: Wrt = 0) -> str:
-    """The gradient of `f` as readable Python on numpy arrays, given `np` and `cloud.ops` as `ops`.
+    """The gradient of `f` as a readable module of Python that needs numpy alone. Its last function
+    gives the same numbers: of a loop with a loop, of a recursion with a recursion.
 
     `examples`: arrays, structures of them, or shapes of float32 arrays, one for each argument;
     without them every argument is a scalar.

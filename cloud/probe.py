@@ -59,7 +59,10 @@ def _find(graph: Graph, node: Node | Value | str | int) -> Node | Value:
             raise GraphError(f"node {node}: the graph has {len(graph.nodes)}")
         return graph.nodes[node]
     values = [v for n in graph.nodes for v in n.results]
-    named: dict[str, Node | Value] = {n.source: n for n in graph.nodes if n.source}
+    named: dict[str, Node | Value] = {}
+    for n in graph.nodes:  # by the module's path, by the line, and by both
+        part, _, line = n.source.removesuffix(")").partition(" (")
+        named |= {text: n for text in (part, line, n.source) if text}
     counts: dict[str, int] = {}
     for n in graph.nodes:
         i = counts[n.op.name] = counts.get(n.op.name, -1) + 1

@@ -30,12 +30,13 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_served():
-            self._heard = _cancelled(self._heard)
+            self._request_is_there()
         else:
             self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._heard, self._unread = _cancelled(self._heard), _cancelled(self._unread)
+        self._request_is_there()
+        self.resume_writing()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -45,7 +46,9 @@ class Connection(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unread = _cancelled(self._unread)
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _is_served(self) -> bool:
         """Whether a whole head of a request is there that has not been answered."""
@@ -55,10 +58,10 @@ class Connection(H11Protocol):
         if self._heard is None:
             self._heard = self.loop.call_later(self.header_s, self.transport.abort)
 
-
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+    def _request_is_there(self) -> None:
+        if self._heard is not None:
+            self._heard.cancel()
+            self._heard = None
 
 
 def connection_of(header_s: float, read_s: float) -> type[Connection]:

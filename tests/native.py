@@ -30,6 +30,15 @@ def native_build(target: str) -> Path:
     return _build("native", target)
 
 
+def model_build(*models: Path) -> Path:
+    """The build folder of a shared library with the kernels of these model files alone, and of one
+    instruction set."""
+    return _build(
+        "model", "lite", "-DBUILD_SHARED_LIBS=ON", "-DLITE_TOOLS=OFF", "-DLITE_ISAS=avx2;neon",
+        f"-DLITE_MODEL={';'.join(map(str, models))}",
+    )  # fmt: skip
+
+
 def aarch64_build(target: str) -> Path:
     """The same for AArch64: programs run under qemu-aarch64. Skips the test without the tools."""
     _need(PACKAGES)

@@ -36,9 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(Library(args.folder), args)
         return 0
 
-    return exit_code(
-        "ms-library", work, (LibraryError,), "interrupted; models added so far stay"
-    )
+    return exit_code("ms-library", work, (LibraryError,), "interrupted; models added so far stay")
 
 
 def _build(library: Library, args: argparse.Namespace) -> None:

@@ -87,10 +87,9 @@ def _pad(m, x, pad_width, mode="constant", **kwargs):
     x = _known_shape(m, np.pad, x, (pad_width, kwargs))
     if mode != "constant":
         return _rearranged(m, x, np.pad(_places(x), pad_width, mode, **kwargs))
-    inside = np.pad(_places(x), pad_width, constant_values=-1)
-    filled = np.pad(np.zeros(x.shape, x.dtype.numpy), pad_width, **kwargs)
-    moved = _rearranged(m, x, np.maximum(inside, 0))
-    return m.op("where", Constant(inside >= 0), moved, Constant(filled))
+    widths = np.broadcast_to(pad_width, (x.rank, 2)).tolist()
+    value = float(kwargs.get("constant_values", 0))
+    return m.op("pad", x, before=[b for b, _ in widths], after=[a for _, a in widths], value=value)
 
 
 @on_values(np.diag)

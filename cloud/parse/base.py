@@ -13,7 +13,7 @@ from cloud.parse.state import Region, Scope, contents
 from cloud.parse.structure import mapped, record
 from ir.dtype import DType
 from ir.graph import Node, Value
-from ir.op import OPS
+from ir.op import OPS, located
 from ir.ops.shaping import resolved_shape
 
 
@@ -98,7 +98,7 @@ class Base:
         if self.frames:
             frame = self.frames[-1]
             file = frame.source.filename.rpartition("/")[2]
-            node.source = f"{file}:{getattr(frame.node, 'lineno', 0)}"
+            node.source = located(f"{file}:{getattr(frame.node, 'lineno', 0)}")
 
     def touch(self, container: Any) -> None:
         """To be called before a container changes, so that the change can be undone."""

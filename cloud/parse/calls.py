@@ -27,7 +27,7 @@ from cloud.parse.functions import (
     scope_of,
 )
 from cloud.parse.recursion import Recursion
-from cloud.parse.source import FunctionSource
+from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
 from cloud.parse.structure import values_in
 from cloud.parse.table import CALLS, CHANGES_ITSELF, TABLE
@@ -79,11 +79,19 @@ class Calls(Recursion):
             y = f(*args, **kwargs)
         except (TypeError, AttributeError) as e:
             if not given or not _is_foreign(f):
+                if given and isinstance(f, types.FunctionType) and source_of(f.__code__) is None:
+                    raise self._has_no_source(f, e) from None
                 raise
             raise self._takes_no_values(f, str(e)) from None
         if isinstance(y, Value) and y.node is not None and isinstance(f, types.FunctionType):
             self.mark(y.node)
         return self.made(y) if isinstance(f, type) or f in _COPIES else y
+
+    def _has_no_source(self, f: types.FunctionType, e: Exception) -> Exception:
+        return self.not_known(
+            f"the source of {f.__qualname__} cannot be read, and without it {e}",
+            "define it in a file or a notebook, or run it in eager mode",
+        )
 
     def _takes_no_values(self, f: Any, why: str) -> Exception:
         name = getattr(f, "__qualname__", getattr(f, "__name__", repr(f)))

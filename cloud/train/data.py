@@ -129,6 +129,7 @@ def _model_batch(batch: Batch) -> Batch:
 
 
 def batch_count(rows: int, batch_size: int, *, drop_last: bool = False) -> int:
+    """How many batches an epoch over so many rows has."""
     return rows // batch_size if drop_last else -(-rows // batch_size)
 
 

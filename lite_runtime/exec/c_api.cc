@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
+#include "core/memory.h"
 #include "exec/session.h"
 #include "lite/lite.h"
 
@@ -91,14 +91,14 @@ lite_status open_session(const lite_options* given, lite_session** out, char* te
   lite_session* s = nullptr;
   if (o.struct_size < sizeof defaults) {
     error.set(Status::kBadArgument, "lite_options: struct_size is %zu, want %zu", o.struct_size, sizeof defaults);
-  } else if ((s = new (std::nothrow) lite_session) == nullptr) {
+  } else if ((s = lite::create<lite_session>()) == nullptr) {
     error.set(Status::kOutOfMemory, "no memory for a session");
   } else {
     const lite::Limits limits{static_cast<size_t>(std::min<uint64_t>(o.most_memory, SIZE_MAX)), o.most_steps,
                               o.timeout_s, o.most_depth};
     const SessionOptions options{o.threads, o.backend, o.check_finite != 0, limits};
     if (open(s->session, options, error) != Status::kOk) {
-      delete s;
+      lite::destroy(s);
       s = nullptr;
     }
   }
@@ -158,7 +158,7 @@ lite_status lite_open_memory(const void* bytes, size_t size, const lite_options*
                       [&](Session& s, const SessionOptions& o, Error& e) { return s.open_memory(bytes, size, o, e); });
 }
 
-void lite_close(lite_session* session) { delete session; }
+void lite_close(lite_session* session) { lite::destroy(session); }
 
 const char* lite_last_error(const lite_session* session) { return session->error.text; }
 

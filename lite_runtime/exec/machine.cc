@@ -9,6 +9,8 @@
 #include <cstring>
 #include <new>
 
+#include "core/clock.h"
+
 namespace lite {
 
 // A tape is the address of its last cell, or null; the elements stand behind the cell.
@@ -46,11 +48,6 @@ const char* reason_of(Status status) {
   }
 }
 
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // Most tensors of a loop are single numbers.
 void copy(void* to, const void* from, size_t size) {
   if (size == 4) {
@@ -69,9 +66,9 @@ bool is_finite(const Tensor& tensor) {
 
 Machine::Machine(const RunOptions& options) : options_(options) {
   static_assert(sizeof(Cell) <= Cell::kHead, "elements stand behind it");
-  if (options.limits.timeout_s > 0) {
-    deadline_ = Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(options.limits.timeout_s * 1e9));
-  }
+  constexpr double kLongest = 1e9;  // seconds: longer ones do not fit the clock
+  const double timeout_s = std::min(options.limits.timeout_s, kLongest);
+  if (timeout_s > 0) deadline_ = now_ns() + static_cast<int64_t>(timeout_s * 1e9);
 }
 
 Status Machine::run(Routine& routine, void* const* inputs, Error& error) {
@@ -127,7 +124,7 @@ Status Machine::look_around() {
     }
     fuel_ = std::min(fuel_, limits.most_steps - steps_);  // no step costs less than 1
   }
-  if (limits.timeout_s > 0 && Clock::now() > deadline_) {
+  if (limits.timeout_s > 0 && now_ns() > deadline_) {
     return stop(Status::kCancelled, "stopped after %g s", limits.timeout_s);
   }
   return Status::kOk;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 
 #include "exec/region.h"
 #include "exec/routine.h"
@@ -44,7 +43,6 @@ class Machine {
 
  private:
   struct Cell;
-  using Clock = std::chrono::steady_clock;
 
   template <bool watched>
   Status go(Frame* frame);
@@ -63,11 +61,11 @@ class Machine {
   Status stop(Status status, const char* format, ...);
 
   const RunOptions& options_;
-  Frame* top_ = nullptr;  // the entry's
-  Frame* at_ = nullptr;   // the one at work
-  Clock::time_point deadline_;
-  int64_t fuel_ = 0;   // cost that may be spent before the clock is looked at again
-  int64_t steps_ = 0;  // nodes that have run or are about to
+  Frame* top_ = nullptr;          // the entry's
+  Frame* at_ = nullptr;           // the one at work
+  int64_t deadline_ = INT64_MAX;  // in nanoseconds of the clock
+  int64_t fuel_ = 0;              // cost that may be spent before the clock is looked at again
+  int64_t steps_ = 0;             // nodes that have run or are about to
   int32_t depth_ = 0;
   size_t bytes_ = 0;  // of memory that this run uses
   size_t peak_ = 0;   // the most that it used so far

@@ -90,6 +90,8 @@ enum Code : uint16_t {
   softmax = 203,
   log_softmax = 204,
   batch_norm_train_dx = 205,
+  layer_norm_dx = 206,
+  softmax_dx = 207,
   softmax_cross_entropy = 220,
   softmax_cross_entropy_dx = 221,
   mean_squared_error = 222,
@@ -431,6 +433,12 @@ struct log_softmax_attrs {
 struct batch_norm_train_dx_attrs {
   float epsilon;
 };
+struct layer_norm_dx_attrs {
+  float epsilon;
+};
+struct softmax_dx_attrs {
+  int32_t axis;
+};
 struct softmax_cross_entropy_attrs {
 };
 struct softmax_cross_entropy_dx_attrs {
@@ -694,6 +702,8 @@ struct fused_elementwise_attrs {
   X(softmax) \
   X(log_softmax) \
   X(batch_norm_train_dx) \
+  X(layer_norm_dx) \
+  X(softmax_dx) \
   X(softmax_cross_entropy) \
   X(softmax_cross_entropy_dx) \
   X(mean_squared_error) \
@@ -831,6 +841,8 @@ struct fused_elementwise_attrs {
   X(softmax, f32) \
   X(log_softmax, f32) \
   X(batch_norm_train_dx, f32) \
+  X(layer_norm_dx, f32) \
+  X(softmax_dx, f32) \
   X(softmax_cross_entropy, f32) \
   X(softmax_cross_entropy_dx, f32) \
   X(mean_squared_error, f32) \
@@ -946,6 +958,8 @@ struct fused_elementwise_attrs {
   {"softmax", 203, 1, 1, 1, 0, false, "i", {0}}, \
   {"log_softmax", 204, 1, 1, 1, 0, false, "i", {0}}, \
   {"batch_norm_train_dx", 205, 5, 5, 3, 0, false, "f", {0}}, \
+  {"layer_norm_dx", 206, 3, 3, 3, 0, false, "f", {0}}, \
+  {"softmax_dx", 207, 2, 2, 1, 0, false, "i", {0}}, \
   {"softmax_cross_entropy", 220, 2, 2, 1, 0, false, "", {0}}, \
   {"softmax_cross_entropy_dx", 221, 3, 3, 1, 0, false, "", {0}}, \
   {"mean_squared_error", 222, 2, 2, 1, 0, false, "", {0}}, \

@@ -1,6 +1,7 @@
 #include "kernels/kernels.h"
 
 #include <cstring>
+#include <initializer_list>
 
 #include "core/cpu_info.h"
 
@@ -9,6 +10,18 @@ namespace {
 
 namespace dtype_of {  // the word in a kernel's name -> its type
 constexpr DType f32 = DType::f32, i8 = DType::i8, i32 = DType::i32, boolean = DType::boolean, any = DType::none;
+}
+
+// Whether this build has the kernels of an operator: one for chosen models leaves out all others.
+constexpr bool is_built([[maybe_unused]] int code) {
+#if defined(LITE_BUILT_OPS)
+  for (int built : {LITE_BUILT_OPS}) {
+    if (built == code) return true;
+  }
+  return false;
+#else
+  return true;
+#endif
 }
 
 template <typename Attrs, Status (*kernel)(const Call<Attrs>&)>
@@ -22,10 +35,12 @@ uint64_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs) {
   return scratch_of({in, inputs, out, *static_cast<const Attrs*>(attrs), none});
 }
 
-#define ENTRY(op, dtype, isa) {code::op, dtype_of::dtype, #isa, run<op##_attrs, op##_##dtype##_##isa>, nullptr},
-#define ENTRY_SCRATCH(op, dtype, isa)                                      \
-  {code::op, dtype_of::dtype, #isa, run<op##_attrs, op##_##dtype##_##isa>, \
-   scratch<op##_attrs, op##_##dtype##_##isa##_scratch>},
+#define IF_BUILT(op, function) (is_built(code::op) ? function : nullptr)
+#define ENTRY(op, dtype, isa) \
+  {code::op, dtype_of::dtype, #isa, IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>)), nullptr},
+#define ENTRY_SCRATCH(op, dtype, isa)                                                      \
+  {code::op, dtype_of::dtype, #isa, IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>)), \
+   IF_BUILT(op, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>))},
 
 // Best first.
 constexpr Kernel kKernels[] = {
@@ -63,7 +78,7 @@ constexpr Kernel kKernels[] = {
 };
 
 bool runs_here(const char* isa) {
-  static const CpuInfo cpu = detect_cpu();
+  const CpuInfo cpu = detect_cpu();
   if (std::strcmp(isa, "avx2") == 0) return cpu.avx2;
   if (std::strcmp(isa, "avx512") == 0) return cpu.avx512;
   if (std::strcmp(isa, "neon") == 0) return cpu.neon;
@@ -75,7 +90,7 @@ bool runs_here(const char* isa) {
 
 const Kernel* find_kernel(int code, DType dtype, const char* isa) {
   for (const Kernel& k : kKernels) {
-    if (k.code != code || (k.dtype != DType::none && k.dtype != dtype)) continue;
+    if (k.run == nullptr || k.code != code || (k.dtype != DType::none && k.dtype != dtype)) continue;
     if (isa != nullptr ? std::strcmp(k.isa, isa) == 0 && runs_here(isa) : runs_here(k.isa)) return &k;
   }
   return nullptr;
@@ -84,9 +99,12 @@ const Kernel* find_kernel(int code, DType dtype, const char* isa) {
 bool check_call(int code, const Tensor* in, int inputs, Tensor* out, const void* attrs) {
   Context none;
   switch (code) {
-#define X(op)    \
-  case code::op: \
-    return op##_check({in, inputs, out, *static_cast<const op##_attrs*>(attrs), none});
+#define X(op)                                                                             \
+  case code::op:                                                                          \
+    if constexpr (is_built(code::op)) {                                                   \
+      return op##_check({in, inputs, out, *static_cast<const op##_attrs*>(attrs), none}); \
+    }                                                                                     \
+    break;
     LITE_OPS(X)
 #undef X
   }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lite_runtime as lite
-from bench import infer, memory, training
+from bench import infer, memory, opening, training
 from cloud import models
 from converter import TrainSpec, convert
 from ir import model_file
@@ -102,6 +102,26 @@ def test_sessions_of_one_file_share_the_pages_of_its_weights(tmp_path: Path) -> 
     assert kilobytes["Rss"] > 2 * 16_000  # all of it is there, for both
     assert kilobytes["Pss"] < 1.1 * kilobytes["Rss"] / 2  # and is the same pages
     assert kilobytes["Private_Dirty"] == kilobytes["Anonymous"] == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="no /proc/self/smaps")
+def test_weights_that_train_are_copied_when_they_change_and_for_their_session_alone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "model.ms"
+    model_file.save(opening.large_model(frozen=1, trained=1, side=512), path)
+    file, inputs = path.read_bytes(), {"x": np.ones((1, 512), np.float32), "lr": 1.0}
+    trained, other = lite.load(path), lite.load(path)
+    assert mapped_kilobytes(path)[1]["Anonymous"] == 0
+    trained.train_run(1, lambda step: None)
+    trained.run(inputs)
+    assert 2048 <= mapped_kilobytes(path)[1]["Anonymous"] <= 2048 + 2 * 8  # a weight and its state
+    assert trained.weights()["w0"][0, 0] == pytest.approx(0.9)
+    assert other.weights()["w0"][0, 0] == 1
+    assert path.read_bytes() == file
+    trained.save(path)  # by renaming: `other` keeps what it has mapped
+    assert other.to_bytes() == file
+    assert lite.load(path).weights()["w0"][0, 0] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("trainable", [["*"], ["fc*"]])

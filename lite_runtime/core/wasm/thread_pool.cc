@@ -2,13 +2,13 @@
 
 #include "core/thread_pool.h"
 
-#include <new>
+#include "core/memory.h"
 
 namespace lite {
 
-ThreadPool* ThreadPool::create(int) { return new (std::nothrow) ThreadPool; }
+ThreadPool* ThreadPool::create(int) { return lite::create<ThreadPool>(); }
 
-void ThreadPool::destroy(ThreadPool* pool) { delete pool; }
+void ThreadPool::destroy(ThreadPool* pool) { lite::destroy(pool); }
 
 int ThreadPool::threads() const { return 1; }
 

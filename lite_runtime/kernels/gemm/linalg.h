@@ -55,7 +55,7 @@ Status gemm_matmul(const Call<matmul_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
+uint64_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
   return Gemm<Tile>::scratch_bytes(call.y().dim(-1), call.in[0].dim(call.attrs.transpose_a ? -2 : -1));
 }
 
@@ -76,7 +76,7 @@ Status gemm_linear(const Call<linear_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_linear_scratch(const Call<linear_attrs>& call) {
+uint64_t gemm_linear_scratch(const Call<linear_attrs>& call) {
   return Gemm<Tile>::scratch_bytes(call.in[1].dim(0), call.in[1].dim(1));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/gemm/sources.h"
 #include "kernels/wasm/vector.h"
 
 namespace lite {
@@ -10,28 +11,23 @@ struct WasmTile {
   using Isa = Wasm;
   using V = Wasm::V;
   static constexpr int kRows = 4, kColumns = 8, kLeastColumns = kColumns;
-  static constexpr bool kAnyColumns = false;
+  static constexpr bool kAnyColumns = false, kTakesOffsets = true;
 
   // C = A B + (add ? C : bias or 0) for `rows` rows of 8 columns, all of them; rows beyond are not touched. A's row r
-  // has its elements at a[r][0], a[r][a_step], ...; B's row k lies at b + k b_step.
-  static void run(int rows, int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+  // has its element k at a[r][index(k)]; B's row k lies at b + k b_step.
+  template <class Index>
+  static void run(int rows, int, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
     switch (rows) {
       case 1:
-        return tile<1>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<1>(k, a, index, b, b_step, c, bias, add);
       case 2:
-        return tile<2>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<2>(k, a, index, b, b_step, c, bias, add);
       case 3:
-        return tile<3>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<3>(k, a, index, b, b_step, c, bias, add);
       default:
-        return tile<4>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<4>(k, a, index, b, b_step, c, bias, add);
     }
-  }
-
-  // The same for rows of A that lie anywhere, whatever their step: here they always may.
-  static void run_apart(int rows, int columns, int64_t k, const float* const* a, int64_t a_step, const float* b,
-                        int64_t b_step, float* const* c, const float* bias, bool add) {
-    run(rows, columns, k, a, a_step, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for 8 columns.
@@ -47,8 +43,8 @@ struct WasmTile {
   }
 
  private:
-  template <int R>
-  static void tile(int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step, float* const* c,
+  template <int R, class Index>
+  static void tile(int64_t k, const float* const* a, Index index, const float* b, int64_t b_step, float* const* c,
                    const float* bias, bool add) {
     V acc[R][2];
     const V bias0 = bias != nullptr ? Wasm::load(bias) : Wasm::all(0.0f);
@@ -61,13 +57,13 @@ struct WasmTile {
     const float* row[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) row[r] = a[r];
-    const ptrdiff_t a_next = static_cast<ptrdiff_t>(a_step), b_next = static_cast<ptrdiff_t>(b_step);
-    for (ptrdiff_t i = static_cast<ptrdiff_t>(k); i > 0; --i, b += b_next) {
+    const ptrdiff_t b_next = static_cast<ptrdiff_t>(b_step);
+    for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(k); ++i, b += b_next) {
+      const ptrdiff_t at = static_cast<ptrdiff_t>(index(i));
       const V b0 = Wasm::load(b), b1 = Wasm::load(b + 4);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const V x = reinterpret_cast<V>(wasm_v128_load32_splat(row[r]));
-        row[r] += a_next;
+        const V x = reinterpret_cast<V>(wasm_v128_load32_splat(row[r] + at));
         acc[r][0] += x * b0;
         acc[r][1] += x * b1;
       }
