@@ -17,16 +17,16 @@ struct Wasm {
   static V load(const float* p) { return v(wasm_v128_load(p)); }
   static V load(const float* p, int n) {
     if (n == kLanes) return load(p);
-    float lanes[kLanes] = {};
-    std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(float));
-    return load(lanes);
+    if (n == 1) return v(wasm_v128_load32_zero(p));
+    const v128_t two = wasm_v128_load64_zero(p);
+    return v(n == 2 ? two : wasm_v128_load32_lane(p + 2, two, 2));
   }
   static void store(float* p, V a) { wasm_v128_store(p, a); }
   static void store(float* p, V a, int n) {
     if (n == kLanes) return store(p, a);
-    float lanes[kLanes];
-    store(lanes, a);
-    std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(float));
+    if (n == 1) return wasm_v128_store32_lane(p, a, 0);
+    wasm_v128_store64_lane(p, a, 0);
+    if (n == 3) wasm_v128_store32_lane(p + 2, a, 2);
   }
   static V all(float x) { return v(wasm_f32x4_splat(x)); }
   static V first(V a, int n, V rest) {
