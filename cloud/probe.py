@@ -17,8 +17,8 @@ def run_until(target: Any, node: Node | Value | str | int, *args: Any) -> Array 
 
     `target`: a graph, or a function that is traced. `node`: a node or a value of the graph, the
     name of a value, the number of a node in order, an operator's name (its first node; "relu.2" is
-    its third), or the place in the source, "file.py:12" (the last node from there). Only what it
-    needs is run. Raises GraphError where there is no such node.
+    its third), or the place in the source, "file.py:12" or a module's path (the last node from
+    there). Only what it needs is run. Raises GraphError where there is no such node.
     """
     graph, arrays = _graph_of(target, args)
     found = _find(graph, node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def sample_inputs(
     if data:
         check_data(graph, data, "check data")
         size = _batch(graph)
-        rows = min(len(data[v.name or ""]) for v in graph.inputs) // size
+        rows = min((len(data[v.name or ""]) for v in graph.inputs), default=size) // size
         return [
             {
                 v.name or "": data[v.name or ""][i * size : (i + 1) * size].astype(v.dtype.numpy)
@@ -42,6 +43,9 @@ def sample_inputs(
     for name, (low, high) in (model.symbol_ranges if model else {}).items():
         sizes[name] = min(max(sizes.get(name, low), low), high)
     _check_sizes(graph, sizes)
+    elements = sum(math.prod(evaluate(d, sizes) for d in v.shape) for v in graph.inputs)
+    if count * elements > MOST:
+        raise ConvertError(f"{count} inputs of {elements} numbers each, want at most {MOST} in all")
     rng = np.random.default_rng(0)
     return [{v.name or "": _random(v, sizes, rng) for v in graph.inputs} for _ in range(count)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -65,7 +67,7 @@ def _run(args: argparse.Namespace) -> int:
         found = bisect(args.model, **options)
         print(f"{found} is the first step that breaks agreement" if found else "every step agrees")
         return 1 if found else 0
-    report = convert(args.model, args.o or Path(args.model).with_suffix(".ms"), **options)
+    report = convert(args.model, _target(args), **options)
     print(report.to_json() if args.json else report)
     if args.report:
         try:
@@ -77,6 +79,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Flags that do not go together are wrong usage."""
+    if not args.model:
+        parser.error("argument model: '': want the name of a file")
     if args.quantize == "int8" and not args.calibration:
         parser.error("--quantize int8 needs --calibration F.npz")
     if args.calibration and args.quantize == "none":
@@ -89,6 +93,18 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
         parser.error("--loss, --optimizer, --trainable and --accumulate are for --train")
     if not args.o and args.kind != "onnx" and Path(args.model).suffix == ".ms" and not args.bisect:
         parser.error("-o is needed: the default would overwrite the source")
+    if args.report and any(_is_same(args.report, path) for path in (args.model, _target(args))):
+        parser.error(f"--report {args.report}: is the model, want another file to write")
+
+
+def _target(args: argparse.Namespace) -> str:
+    """The file to write; by default beside the source."""
+    return str(args.o or os.path.splitext(args.model)[0] + ".ms")
+
+
+def _is_same(a: str, b: str) -> bool:
+    """Whether two paths are one file, which need not be there yet."""
+    return os.path.realpath(a) == os.path.realpath(b)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -168,7 +184,7 @@ def _add_checks(p: Any) -> None:
     p.add_argument("--check-data", metavar="F.npz", help="real inputs to compare on")
     p.add_argument(
         "--tol",
-        type=float,
+        type=_tolerance,
         help="largest error: of float32 the largest difference over the largest value (default "
         "1e-4), of int8 the root mean square over that of the value (default 0.1)",
     )
@@ -224,9 +240,11 @@ class _WithConfig(argparse.ArgumentParser):
 def _shape(text: str) -> tuple[str, list[int | str]]:
     name, _, sizes = text.partition("=")
     parts = [s.strip() for s in sizes.split(",")]
-    if not name or not all((p.isdigit() and int(p) > 0) or p.isidentifier() for p in parts):
+    if not name or not all(
+        (p.isdecimal() and len(p) < 12 and int(p) > 0) or p.isidentifier() for p in parts
+    ):
         raise argparse.ArgumentTypeError(f"{text!r}: want NAME=SIZES such as x=batch,3,224,224")
-    return name, [int(p) if p.isdigit() else p for p in parts]
+    return name, [int(p) if p.isdecimal() else p for p in parts]
 
 
 def _optimizer(text: str) -> str:
@@ -238,9 +256,19 @@ def _optimizer(text: str) -> str:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
     return int(text)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 0")
+    return value
 
 
 def _arrays(path: str | None) -> dict[str, np.ndarray] | None:

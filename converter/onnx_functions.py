@@ -76,8 +76,8 @@ def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
             left.pop()
             continue
         yield node
-        graphs = [g for a in node.attribute for g in (*a.graphs, *([a.g] if a.HasField("g") else []))]
-        left += [iter(g.node) for g in graphs]
+        for a in node.attribute:
+            left += [iter(g.node) for g in (*a.graphs, *([a.g] if a.HasField("g") else []))]
 
 
 def _key(holder: Any, name: str) -> Key:

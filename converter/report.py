@@ -20,8 +20,8 @@ class Agreement:
     """How far one output is from the source model's, over all checked inputs.
 
     `relative`: the largest difference over the largest value; `rms`: the root of the mean square of
-    the difference over that of the value; `odd`: how many of the source's `count` numbers are NaN or
-    infinite, in which case only being the same counts.
+    the difference over that of the value; `odd`: how many of the source's `count` numbers are NaN
+    or infinite, which count as right where they are the same.
     """
 
     output: str

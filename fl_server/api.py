@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
@@ -15,11 +15,9 @@ from fl_server.clients import Caller, claimed_client
 from fl_server.errors import Malformed, NotFound
 from fl_server.guard import SMALL_BODY
 from fl_server.live import FAILED, FINISHED
+from fl_server.service import Service
 from fl_server.settings import Settings, TaskSettings
 from fl_server.weights import weights_vector
-
-if TYPE_CHECKING:
-    from fl_server.app import Service
 
 # What fits every database's integer.
 _Count = Annotated[int, Path(ge=0, lt=2**31)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of("ms-serve", "The federated server.", _SERVE_EXAMPLES)
     _add_place(parser)
     parser.add_argument("--host", default="127.0.0.1", help="(%(default)s)")
-    parser.add_argument("--port", type=int, default=8440, help="0: any (%(default)s)")
+    parser.add_argument("--port", type=_port, default=8440, help="0: any (%(default)s)")
     parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
     parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
     parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
@@ -79,8 +80,11 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
 
 def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Options that no simulation has are wrong usage."""
-    if options.devices < 2 or options.rounds < 1:
-        parser.error(f"{options.devices} devices and {options.rounds} rounds, want 2 and 1 or more")
+    if not 2 <= options.devices <= 256 or options.rounds < 1:
+        given = f"{options.devices} devices and {options.rounds} rounds"
+        parser.error(f"{given}, want 2 to 256 and 1 or more")
+    if options.seed < 0:
+        parser.error(f"--seed {options.seed}: want 0 or more")
     if options.model and not options.data:
         parser.error("--model needs --data, a folder with a .npz file for each device")
     try:
@@ -106,9 +110,23 @@ def _serve(options: argparse.Namespace) -> int:
         authority_key=options.ca_key,
         poll_s=options.poll_s,
     )
-    tls = {"ssl_certfile": options.tls_cert, "ssl_keyfile": options.tls_key}
-    serve_forever(settings, options.host, options.port, tls if options.tls_cert else {})
+    serve_forever(settings, options.host, options.port, _tls(options.tls_cert, options.tls_key))
     return 0
+
+
+def _tls(certificate: str | None, key: str | None) -> dict[str, object]:
+    """uvicorn's options for TLS, none without a certificate.     raises SettingsError"""
+    if not certificate:
+        if key:
+            raise SettingsError(f"--tls-key {key} needs --tls-cert, the certificate")
+        return {}
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        files = f"{certificate} and {key}" if key else certificate
+        raise SettingsError(f"{files}: no certificate with its key in PEM ({reason})") from None
+    return {"ssl_certfile": certificate, "ssl_keyfile": key}
 
 
 def _create_task(options: argparse.Namespace) -> int:
@@ -232,6 +250,12 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of the task (docs/federated.md lists them); may be repeated",
     )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or len(text) > 5 or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number from 0 to 65535")
+    return int(text)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -11,9 +11,10 @@ from typing import Self
 
 import uvicorn
 
-from fl_server.app import Service, create_app
+from fl_server.app import create_app
 from fl_server.connection import MOST_HEADER_BYTES, connection_of
 from fl_server.operator import Operator
+from fl_server.service import Service
 from fl_server.settings import Settings
 
 

@@ -48,8 +48,8 @@ class Settings:
         for name in ("poll_s", "retry_s", "header_s", "body_s", "read_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
-        if not 1 <= len(self.tenant.encode()) <= 64:
-            raise SettingsError("tenant must be 1 to 64 bytes")
+        if not self.tenant.isprintable() or not 1 <= len(self.tenant.encode()) <= 64:
+            raise SettingsError(f"tenant {self.tenant!r}: want 1 to 64 bytes of text")
 
 
 class TaskSettings(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -15,6 +16,7 @@ def write_whole(path: str | Path, data: bytes) -> None:
     new one. Raises OSError; then nothing is left behind and an older file is as it was.
     """
     path = Path(path)
+    check_target(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
@@ -25,6 +27,12 @@ def write_whole(path: str | Path, data: bytes) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def check_target(path: Path) -> None:
+    """Raises OSError where a rename would take the place of a device, a pipe or a socket."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileExistsError(errno.EEXIST, "a device or a pipe, want a file", str(path))
 
 
 def sync_folder(folder: Path) -> None:

@@ -54,7 +54,7 @@ def run(argv: list[str] | None = None) -> None:
         help="an input; NAME= may be left out for the only one",
     )
     parser.add_argument(
-        "--output-dir", type=Path, metavar="DIR", help="write each output to DIR/<name>.npy"
+        "--output-dir", type=_path, metavar="DIR", help="write each output to DIR/<name>.npy"
     )
     _finish("ms-run", parser, argv, _run)
 
@@ -88,7 +88,7 @@ def bench(argv: list[str] | None = None) -> None:
 def inspect(argv: list[str] | None = None) -> None:
     """ms-inspect: what a model file holds."""
     parser = _parser("ms-inspect", "Show what a model file holds.", INSPECT_EXAMPLES)
-    parser.add_argument("--graph", type=Path, metavar="FILE.svg", help="draw the entry's graph")
+    parser.add_argument("--graph", type=_path, metavar="FILE.svg", help="draw the entry's graph")
     parser.add_argument(
         "--verify",
         metavar="KEY",
@@ -104,7 +104,7 @@ def _parser(prog: str, about: str, examples: str) -> argparse.ArgumentParser:
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL.ms", type=Path)
+    parser.add_argument("model", metavar="MODEL.ms", type=_path)
     parser.add_argument(
         "--entry", metavar="NAME", help="the entry point (default: infer, or the first one)"
     )
@@ -188,12 +188,14 @@ def _bench(args: argparse.Namespace) -> str:
 
 
 def _inspect(args: argparse.Namespace) -> str:
+    if args.graph is not None and args.graph.resolve() == args.model.resolve():
+        raise UsageError(f"--graph {args.graph}: is the model, want another file to write")
     file = read_file(args.model)  # once: what is verified is what is shown
     session = _load(args, file)
-    if args.verify:
+    if args.verify is not None:
         verify(file, read_key(args.verify))
     report = inspect_model(session, len(file), signer(file))
-    report["verified"] = bool(args.verify)
+    report["verified"] = args.verify is not None
     if args.graph:
         picture = draw(session, args.entry).encode(errors="backslashreplace")
         write_whole(args.graph, lambda out: out.write(picture))
@@ -235,12 +237,18 @@ def _size(text: str, symbols: dict[str, tuple[int, int]]) -> tuple[str, int]:
         dimensions = ", ".join(symbols) or "none"
         raise UsageError(f"--size {text}: no free dimension {name}; there are {dimensions}")
     low, high = symbols[name]
-    if not size.isdecimal() or not low <= int(size) <= high:
+    if not size.isdecimal() or len(size) > 10 or not low <= int(size) <= high:
         raise UsageError(f"--size {text}: want {name}=N with N from {low} to {high}")
     return name, int(size)
 
 
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r}: want the name of a file")
+    return Path(text)
+
+
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
     return int(text)

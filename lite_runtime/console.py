@@ -1,5 +1,4 @@
-"""What the commands share: exit codes, one line for an error, and names that do not reach a terminal
-as they are."""
+"""What the commands share: exit codes, one line for an error, names that only show themselves."""
 
 from __future__ import annotations
 

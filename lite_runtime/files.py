@@ -61,6 +61,8 @@ def read_file(path: str | Path, most_bytes: int | None = None) -> bytes:
 def write_whole(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
     """Let `save` write beside the path, then rename: no part of a file is ever seen or left, and
     file and name are on the disk when this returns. Raises LiteError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise LiteError(f"{path}: a device or a pipe, want a file")  # which a rename would replace
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with part.open("xb") as file:

@@ -39,6 +39,14 @@ def model_build(*models: Path) -> Path:
     )  # fmt: skip
 
 
+def fuzz_build(compiler: str) -> Path:
+    """The build folder of `fuzz_model` by that clang++, with AddressSanitizer and UBSan."""
+    return _build(
+        "fuzz", "fuzz_model", "-DLITE_FUZZ=ON", "-DLITE_WERROR=OFF", "-DLITE_ISAS=avx2;neon",
+        f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_C_COMPILER={compiler.replace('++', '')}",
+    )  # fmt: skip
+
+
 def aarch64_build(target: str) -> Path:
     """The same for AArch64: programs run under qemu-aarch64. Skips the test without the tools."""
     _need(PACKAGES)

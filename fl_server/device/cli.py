@@ -35,9 +35,9 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--learning-rate", type=float, help="else the one that the model names")
     parser.add_argument(
         "--most-memory-mb",
-        type=float,
-        default=MOST_MEMORY_BYTES / 1e6,
-        help="what a run of the server's model may take (%(default).0f)",
+        type=int,
+        default=MOST_MEMORY_BYTES >> 20,
+        help="what a run of the server's model may take, in MiB (%(default)s)",
     )
     parser.add_argument(
         "--run-timeout-s", type=float, default=TIMEOUT_S, help="and how long (%(default).0f)"
@@ -66,7 +66,7 @@ def _client(options: argparse.Namespace) -> int:
         options.seed,
         options.label,
         learning_rate=options.learning_rate,
-        most_memory_bytes=int(options.most_memory_mb * 1e6),
+        most_memory_bytes=options.most_memory_mb << 20,
         timeout_s=options.run_timeout_s,
     )
     device = Device(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import httpx
 
 from fl_server import messages as wire
+from fl_server.address import url_of
 from fl_server.console import printable
 from fl_server.errors import Malformed, ServerRefused, ServerUnreachable
 from fl_server.secagg import labels
@@ -54,7 +55,7 @@ class Http:
         self._stop = stop or threading.Event()
         self._counter = 0
         self._asked = -math.inf
-        self._client = httpx.Client(base_url=server, timeout=_TIMEOUT_S)
+        self._client = httpx.Client(base_url=url_of(server), timeout=_TIMEOUT_S)
 
     def close(self) -> None:
         self._client.close()

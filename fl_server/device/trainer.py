@@ -57,10 +57,16 @@ class LiteTrainer:
         most_memory_bytes: int = MOST_MEMORY_BYTES,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        if most_memory_bytes < 1 or not 0 < timeout_s < math.inf:
+        if not 0 < most_memory_bytes < 2**63 or not 0 < timeout_s < math.inf:
             raise SettingsError(
                 f"{most_memory_bytes} bytes and {timeout_s} s for a run; want numbers above 0"
             )
+        if epochs < 1 or batch_size < 1 or seed < 0:
+            raise SettingsError(
+                f"{epochs} epochs, batches of {batch_size}, seed {seed}; want 1, 1 and 0 or more"
+            )
+        if learning_rate is not None and not 0 < learning_rate < math.inf:
+            raise SettingsError(f"learning_rate is {learning_rate}, want a number above 0")
         if flat := [name for name, array in data.items() if not np.ndim(array)]:
             raise SettingsError(f"{flat[0]} is a single number, want one for each example")
         sizes = {len(array) for array in data.values()}

@@ -303,8 +303,7 @@ class Reveals(_Stage):
         return all(len(shares) >= needed for shares in self._revealed.values())
 
     @property
-    def accusations(self) -> tuple[tuple[int, int], ...]:
-        """Who says of whom that its box or digests are bad."""
+    def accusations(self) -> tuple[tuple[int, int], ...]:  # who says of whom: bad shares
         return tuple(sorted(self._accusations))
 
     @property

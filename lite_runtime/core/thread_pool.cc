@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 
 #include "core/array.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "core/mutex.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 // How long a thread looks for work, or for the end of work, before it sleeps: longer than most operators take, so that
 // threads stay awake from one to the next, and too short to be in anyone's way after a run.
-constexpr std::chrono::microseconds kSpin{100};
+constexpr int64_t kSpinNs = 100000;
 
 // Lets the other thread of a core have it for a moment.
 inline void pause() {
@@ -26,18 +26,18 @@ inline void pause() {
 #endif
 }
 
-// Whether `ready()` comes true within kSpin; with `patient` false it is asked once.
+// Whether `ready()` comes true within kSpinNs; with `patient` false it is asked once.
 template <typename Ready>
 bool spin_until(bool patient, Ready ready) {
   if (ready()) return true;
   if (!patient) return false;
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+  const auto end = now_ns() + kSpinNs;
   do {
     for (int i = 0; i < 16; ++i) {
       pause();
       if (ready()) return true;
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (now_ns() < end);
   return false;
 }
 

@@ -214,9 +214,11 @@ Status Machine::finish(Frame** at, bool* done) {
     if (*static_cast<const uint8_t*>(routine.output_addresses(*frame)[0]) != 0) next = frame->other;
   } else if (routine.role() == Role::body) {
     routine.deliver(*frame, operands + step.given);
+    drop_tapes(*frame);
     next = frame->other;
   } else {
     routine.deliver(*frame, operands + step.given);
+    drop_tapes(*frame);
   }
   if (next != nullptr) {  // the loop goes on
     next->next = next->routine->steps().begin();
@@ -251,6 +253,8 @@ Status Machine::enter(Routine& routine, Frame* caller, void* const* inputs, void
   made->caller = caller;
   made->counted = size;
   made->mark = mark;
+  made->tapes_before = options_.tapes->mark();
+  made->taped_before = taped_;
   *frame = made;
   return Status::kOk;
 }
@@ -262,6 +266,15 @@ void Machine::leave(Frame* frame) {
   bytes_ -= frame->counted + (loop ? frame->other->counted : 0);
   depth_ -= loop ? 2 : 1;
   options_.frames->release(mark);
+}
+
+// Gives back what was pushed while the graph of the frame ran, or, of a loop's body, in its last turn: nobody can read
+// it any more where no tape is among the results.
+void Machine::drop_tapes(const Frame& frame) {
+  if (taped_ == frame.taped_before || frame.routine->gives_tape()) return;
+  options_.tapes->release(frame.tapes_before);
+  bytes_ -= taped_ - frame.taped_before;
+  taped_ = frame.taped_before;
 }
 
 // The state lies in the results of the step, where the condition and the body read it.
@@ -283,6 +296,7 @@ Status Machine::push(const Step& step, void* const* at) {
   unsigned char* memory = afford(size) ? options_.tapes->take(size) : nullptr;
   if (memory == nullptr) return stop(Status::kOutOfMemory, "no memory to push %zu bytes on a tape", elements);
   const Cell* cell = new (memory) Cell{*static_cast<const Cell* const*>(at[0]), step.pushed};
+  taped_ += size;
   copy(memory + Cell::kHead, at[1], elements);
   std::memcpy(at[2], &cell, sizeof cell);
   return Status::kOk;

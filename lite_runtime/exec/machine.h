@@ -51,6 +51,7 @@ class Machine {
   Status finish(Frame** frame, bool* done);
   Status enter(Routine& routine, Frame* caller, void* const* inputs, void* const* outputs, Frame** frame);
   void leave(Frame* frame);
+  void drop_tapes(const Frame& frame);
   Status enter_loop(const Step& step, Frame* frame, Frame** condition);
   Status turn(const Routine& routine);
   Status look_around();
@@ -69,6 +70,7 @@ class Machine {
   int32_t depth_ = 0;
   size_t bytes_ = 0;  // of memory that this run uses
   size_t peak_ = 0;   // the most that it used so far
+  size_t taped_ = 0;  // of those in use, what lies on tapes
   char reason_[96] = "";
 };
 

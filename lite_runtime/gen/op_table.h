@@ -129,6 +129,7 @@ enum Code : uint16_t {
   gru = 333,
   gru_dx = 334,
   fused_elementwise = 340,
+  formula = 341,
 };
 }  // namespace code
 
@@ -615,6 +616,10 @@ struct gru_dx_attrs {
 struct fused_elementwise_attrs {
   WordList program;
 };
+struct formula_attrs {
+  Ints sizes;
+  WordList program;
+};
 
 }  // namespace lite
 
@@ -741,6 +746,7 @@ struct fused_elementwise_attrs {
   X(gru) \
   X(gru_dx) \
   X(fused_elementwise) \
+  X(formula) \
 
 // Every reference kernel: operator, type of its first input.
 #define LITE_REF_KERNELS(X) \
@@ -873,6 +879,7 @@ struct fused_elementwise_attrs {
   X(gru, f32) \
   X(gru_dx, f32) \
   X(fused_elementwise, any) \
+  X(formula, f32) \
 
 // Rows of OpInfo (format/op_info.h), sorted by code.
 #define LITE_OP_ROWS \
@@ -997,4 +1004,5 @@ struct fused_elementwise_attrs {
   {"gru", 333, 3, 4, 2, 0, false, "b", {0}}, \
   {"gru_dx", 334, 5, 6, 3, 0, false, "b", {0}}, \
   {"fused_elementwise", 340, 0, -1, -1, 0, false, "W", {0}}, \
+  {"formula", 341, 0, -1, 1, 0, false, "IW", {0}}, \
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import infer, matmul, numeric, opening, operators, secagg, training
+from bench import formulas, infer, matmul, numeric, opening, operators, secagg, training
 from bench.timing import Row, Turns, rows, take_turns
 
 ONCE = Turns(rounds=1, burst_s=0.0, rest_s=0.0)
@@ -88,6 +88,13 @@ def test_derivatives_are_right_on_both_sides() -> None:
         errors = [float(part.split()[-1]) for part in r.note.split(", ")]
         assert len(errors) == 2
         assert max(errors) < 1e-5
+
+
+@pytest.mark.parametrize("name", formulas.CASES)
+def test_formulas_are_the_functions_of_hand_written_operators(name: str) -> None:
+    [row] = formulas.measure(ONCE, [1], [name])
+    assert (row.part, row.peer) == ("formulas", "operator")
+    assert float(row.note.removeprefix("ours off by ")) < 1e-5
 
 
 def test_products_are_right() -> None:

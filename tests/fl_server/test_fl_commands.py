@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +130,80 @@ def test_the_protocol_works_without_the_web_framework():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--port", "99999"], 2, "'99999': want a number from 0 to 65535"),
+        (["--database", "nope://x:secret@h"], 1, "the database cannot be used: "),
+        (["--database", "sqlite:////proc/none"], 1, "unable to open database file"),
+        (["--tls-cert", "none.pem"], 1, "none.pem: no certificate with its key in PEM (No such"),
+        (["--tls-key", "k.pem"], 1, "--tls-key k.pem needs --tls-cert"),
+        (["--tenant", "\udcff"], 1, "want 1 to 64 bytes of text"),
+        (["status", "--token", "t", "--server", "http://[::1"], 1, "want http://HOST:PORT"),
+        (["status", "--token", "t", "--server", "ftp://x"], 1, "want http://HOST:PORT"),
+        (["status", "--token", "a\nb"], 1, "the admin token is not printable ASCII"),
+    ],
+)
+def test_serve_says_in_one_line_what_it_cannot_use(arguments, code, message, tmp_path, capsys):
+    place = ["--folder", str(tmp_path)]
+    try:
+        found = serve([*arguments, *place])
+    except SystemExit as end:
+        found = end.code
+    error = capsys.readouterr().err
+    assert (found, "secret" in error) == (code, False)
+    assert message in error.splitlines()[-1]
+
+
+def test_a_token_that_is_no_text_is_named(tmp_path, capsys):
+    (tmp_path / "admin.token").write_bytes(b"\xff\xfe")
+    place = ["--folder", str(tmp_path)]
+    assert serve([*place, "--port", "0"]) == 1
+    assert "admin.token: not a token" in capsys.readouterr().err
+    assert serve(["status", *place]) == 1
+    assert "admin.token: not text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--batch-size", "0"], "1 epochs, batches of 0, seed 0; want 1, 1 and 0 or more"),
+        (["--epochs", "-1"], "-1 epochs"),
+        (["--seed", "-1"], "seed -1"),
+        (["--learning-rate", "nan"], "learning_rate is nan, want a number above 0"),
+        (["--most-memory-mb", "0"], "0 bytes and 300.0 s for a run"),
+        (["--run-timeout-s", "inf"], "inf s for a run"),
+        (["--population", "\udcff"], "is no text that UTF-8 can hold"),
+        (["--server", "x"], "want http://HOST:PORT"),
+    ],
+)
+def test_a_client_that_could_never_train_says_so_at_once(arguments, message, tmp_path, capsys):
+    np.savez(tmp_path / "d.npz", x=np.zeros((3, 2)))
+    given = ["--server", "http://127.0.0.1:9", "--folder", str(tmp_path), "--authority", "ab" * 32]
+    assert client([*given, "--data", f"{tmp_path}/d.npz", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_what_answers_like_no_server_of_ours_is_said(capsys):
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"name": "\\u001b[2J"}')
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        for name in ([], ["t"]):
+            url = f"http://127.0.0.1:{server.server_port}"
+            assert serve(["status", *name, "--token", "t", "--server", url]) == 1
+            assert "not the answer of a federated server" in capsys.readouterr().err
+        server.shutdown()
+        thread.join()

@@ -79,7 +79,7 @@ def test_a_model_of_a_server_may_take_only_so_much_memory_and_time(model):
     )
     for_ever = model_file.write(Model({"infer": Graph((x,), endless, ("y",))}))
     trainer = LiteTrainer({"x": np.zeros((4,), np.float32)}, timeout_s=0.1)
-    with pytest.raises(lite.LiteError, match="stopped after 0.1 s"):
+    with pytest.raises(lite.LiteError, match=r"stopped after 0\.1 s"):
         trainer.evaluate(initial_weights(for_ever), for_ever)
     for limits in ({"most_memory_bytes": 0}, {"timeout_s": 0}, {"timeout_s": float("nan")}):
         with pytest.raises(SettingsError, match="want numbers above 0"):

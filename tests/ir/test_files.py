@@ -39,3 +39,10 @@ def test_the_file_is_on_the_disk_before_its_name_and_then_the_name(
     monkeypatch.setattr(os, "fsync", noted)
     write_whole(tmp_path / "f", b"data")
     assert seen == [(False, False), (True, True)]
+
+
+def test_a_rename_takes_the_place_of_no_pipe_or_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="a device or a pipe, want a file"):
+        write_whole(tmp_path / "pipe", b"data")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

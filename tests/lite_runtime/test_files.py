@@ -184,7 +184,9 @@ def test_names_in_a_model_file_do_not_reach_the_terminal(
         assert "\nsignature   by me" not in text
 
 
-@pytest.mark.parametrize("program", ["lite_runtime.cli import inspect", "converter.cli import main"])
+@pytest.mark.parametrize(
+    "program", ["lite_runtime.cli import inspect", "converter.cli import main"]
+)
 @pytest.mark.parametrize("target", ["/dev/full", None])
 def test_a_standard_output_that_takes_nothing_is_one_line(
     program: str, target: str | None, evil_model: Path, tmp_path: Path

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/kernel.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/dot.h"
 #include "kernels/gemm/lines.h"
 
 // The kernels of conv2d and its gradients, for any micro-kernel: each is a product for every group.
@@ -35,6 +35,17 @@ struct PatchProduct {
   static uint64_t product_bytes(int64_t n, int64_t k) { return (Gemm<Tile>::scratch_bytes(n, k) + 7) / 8 * 8; }
 };
 
+// The patches of few windows one behind the other, in scratch.
+template <class Isa>
+RowsA gathered_patches(const Context& context, int64_t m, int64_t k, const PatchesA& patches) {
+  float* to = static_cast<float*>(context.scratch);
+  for (int64_t r = 0; r < m; ++r) {
+    const float* from;
+    patches.block<Isa, 1>(r, 1, 0, k, to + r * k, &from);
+  }
+  return {to, k};
+}
+
 // y [npq,k] = patches [npq,rsc] w^T
 template <class Tile>
 Status gemm_conv2d(const Call<conv2d_attrs>& call) {
@@ -48,8 +59,11 @@ Status gemm_conv2d(const Call<conv2d_attrs>& call) {
     const PatchesA a = {{x.f32(), at, x.dim(3), g * c, c}};
     const float *weight = w.f32() + g * n * k, *group_bias = bias != nullptr ? bias + g * n : nullptr;
     const RowsC to = {y.f32() + g * n, w.dim(0)};
-    if (m < Tile::kRows && a.whole_pixels()) {
-      dot_products<typename Tile::Isa>(call.context, m, n, k, a, weight, to, group_bias, call.attrs.activation);
+    if (dots_pay<Tile>(m, k)) {
+      const auto dots = [&](const auto& rows) {
+        dot_products<typename Tile::Isa>(call.context, m, n, k, rows, weight, to, group_bias, call.attrs.activation);
+      };
+      a.whole_pixels() ? dots(a) : dots(gathered_patches<typename Tile::Isa>(call.context, m, k, a));
     } else {
       PatchProduct<Tile>::run(call.context, m, n, k, a.images, ColumnsB{weight, k}, to,
                               {group_bias, call.attrs.activation});
@@ -59,8 +73,10 @@ Status gemm_conv2d(const Call<conv2d_attrs>& call) {
 }
 template <class Tile>
 uint64_t gemm_conv2d_scratch(const Call<conv2d_attrs>& call) {
-  const Tensor& w = call.in[1];
-  return PatchProduct<Tile>::scratch_bytes(w.dim(0) / call.attrs.groups, int64_t{w.dim(1)} * w.dim(2) * w.dim(3));
+  const Tensor &w = call.in[1], &y = call.y();
+  const int64_t m = int64_t{y.dim(0)} * y.dim(1) * y.dim(2), k = int64_t{w.dim(1)} * w.dim(2) * w.dim(3);
+  if (dots_pay<Tile>(m, k)) return static_cast<uint64_t>(m * k + Tile::Isa::kLanes) * sizeof(float);
+  return PatchProduct<Tile>::scratch_bytes(w.dim(0) / call.attrs.groups, k);
 }
 
 // For every phase of the strides: y [pixels,c] = what the windows pass back [pixels,places k] w [places k,c]

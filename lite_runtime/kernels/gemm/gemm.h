@@ -60,12 +60,12 @@ struct Gemm {
 
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-  // The panel of columns [j, j + count) where it lies, if that is good enough; else null. A few rows of A do not pay
+  // The panel of columns [j, j + count) where it lies, if that is good enough; else null. Few rows of A do not pay
   // for packing B.
   template <class B>
   static const float* in_place(const Part& part, const B& b, int64_t j, int64_t count) {
-    return kIsPacked<B> || (part.m <= kRows && (Tile::kAnyColumns || count == kColumns)) ? b.in_place(part.k, j)
-                                                                                         : nullptr;
+    return kIsPacked<B> || (part.m <= 8 * kRows && (Tile::kAnyColumns || count == kColumns)) ? b.in_place(part.k, j)
+                                                                                             : nullptr;
   }
 
   // The block of B as panels of kColumns columns, each [depth][columns], the last one narrower where it may be, with
@@ -164,37 +164,5 @@ struct RowsC {
   int64_t step;
   float* row(int64_t m) const { return base + m * step; }
 };
-
-// C = activation(A B^T + bias) for fewer rows than a tile has: dot products, B is read once and not packed.
-template <class Isa, class A, class C>
-void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const A& a, const float* b, const C& c,
-                  const float* bias, Activation activation) {
-  using V = typename Isa::V;
-  constexpr int kTogether = 4;
-  if (m == 0) return;
-  const int64_t groups = (n + kTogether - 1) / kTogether;
-  parallel_for(context.pool, groups, share(groups, 4 * kTogether * m * (k + 8)), [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) {
-      const int64_t j = g * kTogether;
-      const float* w[kTogether];
-      for (int i = 0; i < kTogether; ++i) w[i] = b + std::min(j + i, n - 1) * k;
-      for (int64_t r = 0; r < m; ++r) {
-        const float* x = a.row(r);
-        V sum[kTogether] = {Isa::all(0.0f), Isa::all(0.0f), Isa::all(0.0f), Isa::all(0.0f)};
-        over<Isa>(k, [&](int64_t l, int lanes) {
-          const V v = Isa::load(x + l, lanes);
-#pragma GCC unroll 4
-          for (int i = 0; i < kTogether; ++i) sum[i] = Isa::fma(v, Isa::load(w[i] + l, lanes), sum[i]);
-        });
-        float y[Isa::kLanes] = {};
-        for (int i = 0; i < kTogether; ++i) {
-          y[i] = Isa::sum(sum[i]) + (bias != nullptr ? bias[std::min(j + i, n - 1)] : 0.0f);
-        }
-        Isa::store(y, vactivate<Isa>(activation, Isa::load(y)));
-        std::copy_n(y, std::min<int64_t>(kTogether, n - j), c.row(r) + j);
-      }
-    }
-  });
-}
 
 }  // namespace lite

@@ -11,8 +11,8 @@ namespace lite {
 // at least 1; what lies behind is neither read nor written, and is 0 in the register.
 struct Wasm {
   using V = float __attribute__((__vector_size__(16)));
-  using Mask = V;  // lanes that are all ones or all zeros
-  static constexpr int kLanes = 4;
+  using Mask = V;                                    // lanes that are all ones or all zeros
+  static constexpr int kLanes = 4, kRegisters = 16;  // registers: of engines on x86
 
   static V load(const float* p) { return v(wasm_v128_load(p)); }
   static V load(const float* p, int n) {
@@ -84,6 +84,12 @@ struct Wasm {
   static float sum(V a) {
     const V pairs = a + v(wasm_i32x4_shuffle(a, a, 2, 3, 0, 1));
     return pairs[0] + pairs[1];
+  }
+  // The sums of four vectors.
+  static void sums(V a, V b, V c, V d, float* to) {
+    const V ab = v(wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)) + v(wasm_i32x4_shuffle(a, b, 2, 3, 6, 7));
+    const V cd = v(wasm_i32x4_shuffle(c, d, 0, 1, 4, 5)) + v(wasm_i32x4_shuffle(c, d, 2, 3, 6, 7));
+    store(to, v(wasm_i32x4_shuffle(ab, cd, 0, 2, 4, 6)) + v(wasm_i32x4_shuffle(ab, cd, 1, 3, 5, 7)));
   }
   static float largest(V a) {
     const V pairs = max(a, v(wasm_i32x4_shuffle(a, a, 2, 3, 0, 1)));
