@@ -11,6 +11,8 @@ CpuInfo detect_cpu() {
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #elif defined(__aarch64__)
   info.neon = true;  // part of the base architecture
+#elif defined(__wasm__)
+  info.wasm = true;  // an engine that lacks it refuses the whole module
 #endif
   return info;
 }

@@ -33,7 +33,7 @@ struct Call {
 #define KERNEL(op, dtype, isa) Status op##_##dtype##_##isa([[maybe_unused]] const Call<op##_attrs>& call)
 
 // How many bytes of scratch the kernel wants for a call. Only shapes and attributes may be read.
-#define SCRATCH(op, dtype, isa) size_t op##_##dtype##_##isa##_scratch([[maybe_unused]] const Call<op##_attrs>& call)
+#define SCRATCH(op, dtype, isa) uint64_t op##_##dtype##_##isa##_scratch([[maybe_unused]] const Call<op##_attrs>& call)
 
 // Whether shapes, types and attributes of a call fit together, so that every kernel of the operator
 // stays inside its tensors. Files are hostile: this runs before a kernel sees new shapes, and must

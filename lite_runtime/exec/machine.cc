@@ -66,7 +66,7 @@ bool is_finite(const Tensor& tensor) {
 }
 
 Machine::Machine(const RunOptions& options) : options_(options) {
-  static_assert(sizeof(Cell) == Cell::kHead, "elements stand behind it");
+  static_assert(sizeof(Cell) <= Cell::kHead, "elements stand behind it");
   constexpr double kLongest = 1e9;  // seconds: longer ones do not fit the clock
   const double timeout_s = std::min(options.limits.timeout_s, kLongest);
   if (timeout_s > 0) deadline_ = now_ns() + static_cast<int64_t>(timeout_s * 1e9);

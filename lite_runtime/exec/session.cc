@@ -24,6 +24,7 @@ bool known_backend(const char* wanted, const char** backend) {
   if (std::strcmp(wanted, "avx2") == 0 && cpu.avx2) *backend = "avx2";
   if (std::strcmp(wanted, "avx512") == 0 && cpu.avx512) *backend = "avx512";
   if (std::strcmp(wanted, "neon") == 0 && cpu.neon) *backend = "neon";
+  if (std::strcmp(wanted, "wasm") == 0 && cpu.wasm) *backend = "wasm";
   return *backend != nullptr;
 }
 
@@ -57,7 +58,8 @@ Status Session::start_threads(const SessionOptions& options, Error& error) {
 
 Status Session::start(const SessionOptions& options, Error& error) {
   if (!known_backend(options.backend, &backend_)) {
-    return error.set(Status::kBadArgument, "backend %.40s: want auto, ref, or avx2, avx512 or neon on such a processor",
+    return error.set(Status::kBadArgument,
+                     "backend %.40s: want auto, ref, or avx2, avx512, neon or wasm on such a processor",
                      options.backend);
   }
   check_finite_ = options.check_finite;

@@ -6,8 +6,9 @@ namespace lite {
 
 struct SessionOptions {
   int threads = 2;
-  const char* backend = nullptr;  // an instruction set ("ref", "avx2", "avx512", "neon"); null: the best there is
-  bool check_finite = false;      // stop at the first input or result that holds a NaN or an infinity; keep weights
+  const char* backend =
+      nullptr;                // an instruction set ("ref", "avx2", "avx512", "neon", "wasm"); null: the best there is
+  bool check_finite = false;  // stop at the first input or result that holds a NaN or an infinity; keep weights
   Limits limits;
 };
 

@@ -29,8 +29,8 @@ Status run(const Tensor* in, int inputs, Tensor* out, const void* attrs, Context
   return kernel({in, inputs, out, *static_cast<const Attrs*>(attrs), context});
 }
 
-template <typename Attrs, size_t (*scratch_of)(const Call<Attrs>&)>
-size_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs) {
+template <typename Attrs, uint64_t (*scratch_of)(const Call<Attrs>&)>
+uint64_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs) {
   Context none;
   return scratch_of({in, inputs, out, *static_cast<const Attrs*>(attrs), none});
 }
@@ -65,6 +65,13 @@ constexpr Kernel kKernels[] = {
 #undef X
 #undef XS
 #endif
+#if defined(LITE_WASM)
+#define X(op, dtype) ENTRY(op, dtype, wasm)
+#define XS(op, dtype) ENTRY_SCRATCH(op, dtype, wasm)
+#include "kernels/wasm/list.inc"
+#undef X
+#undef XS
+#endif
 #define X(op, dtype) ENTRY(op, dtype, ref)
     LITE_REF_KERNELS(X)
 #undef X
@@ -75,6 +82,7 @@ bool runs_here(const char* isa) {
   if (std::strcmp(isa, "avx2") == 0) return cpu.avx2;
   if (std::strcmp(isa, "avx512") == 0) return cpu.avx512;
   if (std::strcmp(isa, "neon") == 0) return cpu.neon;
+  if (std::strcmp(isa, "wasm") == 0) return cpu.wasm;
   return true;
 }
 

@@ -47,17 +47,27 @@ LITE_REF_KERNELS(X)
 #undef XS
 #endif
 
+#if defined(LITE_WASM)
+#define X(op, dtype) KERNEL(op, dtype, wasm);
+#define XS(op, dtype)      \
+  KERNEL(op, dtype, wasm); \
+  SCRATCH(op, dtype, wasm);
+#include "kernels/wasm/list.inc"
+#undef X
+#undef XS
+#endif
+
 // A kernel with its types erased: attributes arrive untyped, out of the model file.
 struct Kernel {
   int code;
   DType dtype;  // of the first input; none: any
   const char* isa;
   Status (*run)(const Tensor* in, int inputs, Tensor* out, const void* attrs, Context& context);
-  size_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs);  // or null
+  uint64_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs);  // or null
 };
 
 // The best kernel that this processor runs, or null. With `isa`, only that instruction set's
-// ("ref", "avx2", "avx512", "neon").
+// ("ref", "avx2", "avx512", "neon", "wasm").
 const Kernel* find_kernel(int code, DType dtype, const char* isa = nullptr);
 
 // Whether shapes, types and attributes of a call of operator `code` fit together.

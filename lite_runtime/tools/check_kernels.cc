@@ -1,6 +1,6 @@
 // Runs every case of a case file (see ir/cases.py) on every kernel of this build, and compares.
 //
-//   check_kernels CASES [--isa ref|avx2|avx512|neon] [--by-operator]
+//   check_kernels CASES [--isa ref|avx2|avx512|neon|wasm] [--by-operator]
 //
 // A kernel must agree with the reference, give the same bits on any number of threads, leave its
 // inputs alone and stay inside its tensors. An operator's CHECK must take its samples, must refuse a
@@ -16,13 +16,17 @@
 #include "kernels/kernels.h"
 #include "tools/case_file.h"
 #include "tools/damage.h"
+#if defined(__wasm__)
+#include "tools/guarded_memory_wasm.h"
+#else
 #include "tools/guarded_memory.h"
+#endif
 
 namespace lite {
 namespace {
 
 constexpr int kCallSeconds = 10;
-constexpr const char* kIsas[] = {"ref", "avx2", "avx512", "neon"};
+constexpr const char* kIsas[] = {"ref", "avx2", "avx512", "neon", "wasm"};
 
 struct Score {
   int passed = 0, failed = 0;
@@ -126,8 +130,18 @@ class Checker {
     return number == 0 && taken;
   }
 
-  // Runs a kernel once. Returns what went wrong, or "" and the results.
+  // Runs a kernel, as often as it takes to guard every tensor. Returns what went wrong, or "" and the results.
   std::string run(const Case& c, const Kernel& kernel, ThreadPool* pool, std::vector<Bytes>* results) {
+    const int turns = GuardedMemory::turns(c.in.size() + c.want.size() + 1);
+    std::string failure;
+    for (int turn = 0; turn < turns && failure.empty(); ++turn) {
+      memory_.turn(turn);
+      failure = run_once(c, kernel, pool, results);
+    }
+    return failure;
+  }
+
+  std::string run_once(const Case& c, const Kernel& kernel, ThreadPool* pool, std::vector<Bytes>* results) {
     Placed call;
     if (!place(memory_, c, call)) return results != nullptr ? "larger than the memory of this tool" : "";
     call.context.pool = pool;
@@ -148,11 +162,11 @@ class Checker {
     if (pool != nullptr) {
       body();  // faults cannot be survived on other threads; the run without any came first
     } else if (const int number = survives(body, kCallSeconds); number != 0) {
-      return number == SIGALRM ? "still running after " + std::to_string(kCallSeconds) + " s"
+      return number == kTimeIsUp ? "still running after " + std::to_string(kCallSeconds) + " s"
                                : "left its tensors (signal " + std::to_string(number) + ")";
     }
-    for (const uint8_t* block : call.blocks) {
-      if (!GuardedMemory::intact(block)) return "wrote before the start of a tensor";
+    for (size_t i = 0; i < call.blocks.size(); ++i) {
+      if (!memory_.intact(static_cast<int>(i), call.blocks[i])) return "wrote outside of a tensor";
     }
     if (results == nullptr) return "";
     if (too_large) return "wants more scratch than this tool has";
@@ -289,13 +303,7 @@ bool read_file(const char* path, Bytes& bytes) {
 
 // The pool's threads must leave the alarm to the thread that a kernel runs on.
 ThreadPool* create_pool(int threads) {
-  sigset_t alarm;
-  sigemptyset(&alarm);
-  sigaddset(&alarm, SIGALRM);
-  pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
-  ThreadPool* pool = ThreadPool::create(threads);
-  pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
-  return pool;
+  return without_alarm([=] { return ThreadPool::create(threads); });
 }
 
 int fail(const char* what, const char* which = "") {
@@ -341,6 +349,6 @@ int main(int argc, char** argv) {
       path = argv[i];
     }
   }
-  if (path == nullptr || usage) return lite::fail("CASES [--isa ref|avx2|avx512|neon] [--by-operator]", "usage: ");
+  if (path == nullptr || usage) return lite::fail("CASES [--isa ref|avx2|avx512|neon|wasm] [--by-operator]", "usage: ");
   return lite::check_file(path, isa, by_operator);
 }

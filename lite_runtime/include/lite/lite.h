@@ -70,7 +70,7 @@ typedef struct lite_options {
   size_t struct_size;   /* sizeof(lite_options), so that later versions can add fields */
   int32_t threads;      /* 1 to 256 */
   int32_t check_finite; /* 1: stop at the first input or result that holds a NaN or an infinity; keep weights */
-  const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "avx512", "neon" */
+  const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "avx512", "neon", "wasm" */
   uint64_t most_memory; /* bytes that a run may want for results, frames and tapes; 0: any number */
   int64_t most_steps;   /* nodes that a run may execute, those in turns of loops counted each time; 0: any number */
   double timeout_s;     /* of a run; 0: none. Looked at between nodes */
