@@ -10,8 +10,9 @@ from cloud.custom import custom_gradient, hook
 from cloud.differentiate import grad, grad_source, jvp, stop_gradient, value_and_grad, vjp
 from cloud.eager import Tensor, tensor
 from cloud.jit import jit
-from cloud.modes import run_subgraph, run_until, set_mode
+from cloud.modes import set_mode
 from cloud.parse import UnsupportedSyntax, remat
+from cloud.probe import run_subgraph, run_until
 
 __all__ = [
     "Tensor",
@@ -36,7 +37,7 @@ __all__ = [
     "vjp",
 ]
 
-_LATER = {"explain": "cloud.compile.explain", "nn": "cloud.nn", "train": "cloud.train"}
+_LATER = {"explain": "cloud.explanation", "nn": "cloud.nn", "train": "cloud.train"}
 
 
 def __getattr__(name: str) -> Any:

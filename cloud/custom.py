@@ -10,6 +10,7 @@ import numpy as np
 
 from cloud import eager, modes, parse
 from cloud.autodiff import zeros_like
+from cloud.differentiate import vjp
 from cloud.parse.capture import Closing
 from cloud.trees import is_float, leaves, packed
 from ir.errors import IrError, ShapeError
@@ -70,7 +71,6 @@ class custom_gradient:
 
         Raises GradientMismatch, which names the argument and both.
         """
-        from cloud.differentiate import vjp
 
         def plain(*xs: Any) -> Any:
             return self._parts(xs)[0]

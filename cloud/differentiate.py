@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cloud import autodiff, forward
+from cloud import autodiff, forward, parse
 from cloud.compile.simplify import simplify
 from cloud.emit import python_source
 from cloud.transform import Traced, transform
@@ -80,8 +80,6 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[
         inputs: list[Any] = []
 
         def pulled(*all_: Any) -> Any:
-            from cloud import parse
-
             return parse.call(f, *all_[:n])
 
         def build(traced: Traced) -> Sequence[Value]:
@@ -107,8 +105,6 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     forms: list[Any] = []
 
     def pushed(*all_: Any) -> Any:
-        from cloud import parse
-
         return parse.call(f, *all_[:n])
 
     def build(traced: Traced) -> Sequence[Value]:

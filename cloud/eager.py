@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from cloud.compile.cache import Cache
+from cloud.compile.operator import compute, kernel_for
 from cloud.tensor import NeedsTrace, Tensor
 from ir.dtype import DType
-from ir.graph import Array, Constant, Graph, Node, Shape, Value, Weight, order
+from ir.errors import GraphError
+from ir.graph import Array, Constant, Graph, Node, Value, Weight, order
 from ir.op import AT_ONCE, OPS, Op
 
 __all__ = ["NeedsTrace", "Tensor", "at_once", "tensor"]
-
-Kernel = Callable[[Sequence[Array]], Sequence[Array]]
 
 
 def tensor(data: Any, dtype: DType | None = None) -> Tensor:
@@ -78,6 +77,14 @@ def known(v: Value) -> Array | None:
     return _computed(v)
 
 
+def array_of(v: Value) -> Array:
+    """The elements of a value that is known. Raises GraphError for a placeholder."""
+    found = known(v)
+    if found is None:
+        raise GraphError(f"{v!r} has no elements: it depends on an input of a graph")
+    return found
+
+
 def run_operator(
     op: Op, inputs: Sequence[Value | None], attrs: dict[str, Any]
 ) -> tuple[Value, ...] | None:
@@ -85,7 +92,7 @@ def run_operator(
     arrays = [None if v is None else known(v) for v in inputs]
     if any(a is None and v is not None for a, v in zip(arrays, inputs, strict=True)):
         return _left_to_the_graph(op, inputs, attrs)
-    kernel, node = _kernel(op, inputs, attrs)
+    kernel, node = kernel_for(op, inputs, attrs)
     results = kernel([a for a in arrays if a is not None])
     watched = _WATCHING.get() and any(_is_watched(v) for v in inputs)
     if not watched:
@@ -94,71 +101,7 @@ def run_operator(
     return _results(Node(op, (*inputs, *left_out), node.attrs, ()), results)
 
 
-def compute(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
-    """The node's results for arrays of the inputs that it has."""
-    kernel, _ = _kernel(node.op, node.inputs, node.attrs)
-    return kernel(arrays)
-
-
 _WATCHING: ContextVar[bool] = ContextVar("watching", default=False)
-_kernels = Cache()
-
-
-def _kernel(op: Op, inputs: Sequence[Value | None], attrs: dict[str, Any]) -> tuple[Kernel, Node]:
-    """What computes the operator on inputs like these, and a node of it."""
-    from cloud.modes import settings
-
-    now = settings()
-    types = tuple(None if v is None else (v.shape, v.dtype) for v in inputs)
-    # floats by their text: for a dict -0.0 is 0.0
-    named = tuple((k, repr(a) if isinstance(a, float) else a) for k, a in sorted(attrs.items()))
-    if any(isinstance(a, list) for _, a in named):
-        named = tuple((k, tuple(a) if isinstance(a, list) else a) for k, a in named)
-    key = (op.name, types, named, now.kernels, now.threads)
-    return _kernels.get(key, lambda: _made_kernel(op, types, attrs, now.kernels, now.threads))
-
-
-def _made_kernel(
-    op: Op, types: Sequence[Any], attrs: dict[str, Any], kernels: str, threads: int | None
-) -> tuple[Kernel, Node]:
-    from cloud.compile.program import Program, runs_on_runtime
-
-    def operand(i: int, shape: Shape, dtype: DType) -> Value:
-        if i < op.updates:
-            return Weight(np.zeros(shape, dtype.numpy), name=f"w{i}", state=True)
-        return Value(shape, dtype)
-
-    operands = [None if t is None else operand(i, *t) for i, t in enumerate(types)]
-    node = op.node(operands, attrs)
-    rest = tuple(v for v in operands[op.updates :] if v is not None)
-    weights = operands[: op.updates]
-    updates = tuple((w, node.results[i]) for i, w in enumerate(weights) if isinstance(w, Weight))
-    graph = Graph(rest, node.results[op.updates :], (), updates)
-    if kernels == "numpy" or not runs_on_runtime(graph):
-        return _reference(node), node
-    program = Program(graph, kernels=kernels, threads=threads, passes=())
-    n = op.updates
-
-    def run(arrays: Sequence[Array]) -> Sequence[Array]:
-        outputs, new = program(arrays[n:], arrays[:n])
-        return [*new, *outputs]
-
-    return run, node
-
-
-def _reference(node: Node) -> Kernel:
-    """The operator's own reference; left-out inputs stay left out."""
-    present = [v is not None for v in node.inputs]
-
-    def run(arrays: Sequence[Array]) -> Sequence[Array]:
-        left = iter(arrays)
-        given = [next(left) if p else None for p in present]
-        with np.errstate(all="ignore"):  # a rule may compute a gradient that nobody wants
-            y = node.op.ref(*given, **node.attrs)
-        found = y if node.op.gives_tuple else (y,)
-        return [np.asarray(a, v.dtype.numpy) for a, v in zip(found, node.results, strict=True)]
-
-    return run
 
 
 def _results(node: Node, arrays: Sequence[Array]) -> tuple[Tensor, ...]:
@@ -201,3 +144,6 @@ def _computed(v: Value) -> Array:
 def _data(v: Value) -> Array:
     assert isinstance(v, (Constant, Weight))
     return v.data
+
+
+Tensor.at_once = staticmethod(run_operator)

@@ -12,8 +12,9 @@ import numpy as np
 
 from cloud import interpreter, modes, parse
 from cloud.compile.program import Program, counters
-from cloud.eager import NeedsTrace, Tensor, at_once
-from cloud.nn.tracing import is_training, tracing
+from cloud.eager import NeedsTrace, Tensor, array_of, at_once
+from cloud.execute import program_for
+from cloud.tracing import is_training, tracing
 from ir.dtype import DType
 from ir.errors import GraphError
 from ir.graph import Array, Constant, Graph, Value, Weight
@@ -122,7 +123,7 @@ class Compiled:
     def __post_init__(self) -> None:
         graph = self.traced.graph
         _check_closed(graph)
-        self.program = modes.program_for(graph)
+        self.program = program_for(graph)
         self.weights = graph.weights
 
     def __call__(self, arrays: Sequence[Array], *, as_tensors: bool = False) -> Any:
@@ -207,12 +208,12 @@ def _at_once(f: Callable[..., Any], form: Hashable, leaves: Sequence[Any]) -> An
     with at_once(), tracing(training=is_training()) as t:
         out = f(*args, **kwargs)
     for w, v in t.updates.items():
-        w.data = modes.array_of(v)
+        w.data = array_of(v)
     if any(isinstance(x, Tensor) for x in leaves):
         return out
     outputs: list[Any] = []
     result = flatten(out, outputs)
-    return unflatten(result, (modes.array_of(v) if isinstance(v, Value) else v for v in outputs))
+    return unflatten(result, (array_of(v) if isinstance(v, Value) else v for v in outputs))
 
 
 def _check_closed(graph: Graph) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from cloud.parse.machine import Machine
+from cloud.parse.table import TABLE
 from ir.dtype import DType
 from ir.graph import Array, Constant, Value
-from ir.op import OPS, Op
+from ir.op import OPS
+from ir.ops.shaping import resolved_shape
 
 NUMBERS = (int, float, np.ndarray, np.generic, Value)
 # what numpy's arrays offer on themselves and tensors have from the front end
@@ -37,12 +39,6 @@ class Tensor(Constant):
     def __init__(self, data: Any, *, dtype: DType | None = None, name: str | None = None) -> None:
         super().__init__(data, dtype=dtype, name=name)
         self.watched = False
-
-    @staticmethod
-    def at_once(op: Op, inputs: Sequence[Value | None], attrs: dict[str, Any]) -> Any:
-        from cloud.eager import run_operator  # which makes tensors
-
-        return run_operator(op, inputs, attrs)
 
     def numpy(self) -> Array:
         """The elements."""
@@ -85,8 +81,6 @@ class Tensor(Constant):
         return self.__array_function__(ufunc, (), args, kwargs)
 
     def __array_function__(self, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from cloud.parse.table import TABLE
-
         m = machine(self)
         if f not in TABLE:
             raise NeedsTrace(f"{f.__name__} of a tensor: want one of cloud.ops")
@@ -142,26 +136,19 @@ class Tensor(Constant):
 
 def machine(x: Value) -> Any:
     """The front end's meaning of operators, methods and indices, applied at once."""
-    m = _machine_class()()
+    m = _AtOnce()
     m.default_float = x.dtype if x.dtype.is_float else DType.f32
     return m
 
 
-@cache
-def _machine_class() -> Any:
-    from cloud.parse.machine import Machine  # which knows tensors by this module
-    from ir.ops.shaping import resolved_shape
+class _AtOnce(Machine):
+    def op(self, name: str, *inputs: Any, **attrs: Any) -> Any:
+        if name == "reshape":
+            attrs["shape"] = resolved_shape(inputs[0].shape, attrs["shape"])
+        return OPS[name](*inputs, **attrs)
 
-    class AtOnce(Machine):
-        def op(self, name: str, *inputs: Any, **attrs: Any) -> Any:
-            if name == "reshape":
-                attrs["shape"] = resolved_shape(inputs[0].shape, attrs["shape"])
-            return OPS[name](*inputs, **attrs)
-
-        def not_known(self, what: str, hint: str) -> Exception:
-            return NeedsTrace(f"{what}: {hint}")
-
-    return AtOnce
+    def not_known(self, what: str, hint: str) -> Exception:
+        return NeedsTrace(f"{what}: {hint}")
 
 
 def _binary(kind: type, *, swapped: bool = False) -> Callable[[Tensor, Any], Any]:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from cloud import eager, modes, parse
+from cloud.execute import run
+from cloud.tracing import current
 from cloud.trees import leaves, rebuilt
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Value, Weight, substitute
@@ -68,7 +70,7 @@ def transform(
     outer = _reads_outer_values(traced.values, roots)
     if not outer and all(isinstance(x, eager.Tensor) for x in data):
         arrays = [x.data if isinstance(x, Constant) else x for x in traced.data]
-        found = list(modes.run(Graph(tuple(traced.values), roots), *arrays))
+        found = list(run(Graph(tuple(traced.values), roots), *arrays))
         return [eager.Tensor(a) for a in found] if data else found
     actual = [x if isinstance(x, Value) else Constant(x) for x in traced.data]
     return _spliced(roots, dict(zip(traced.values, actual, strict=True)))
@@ -76,8 +78,6 @@ def transform(
 
 def _spliced(roots: Sequence[Value], actual: dict[Value, Value]) -> list[Value]:
     """`roots` computed from actual values, and so the states that layers in f handed on."""
-    from cloud.nn.tracing import current  # that package uses this one
-
     updates = current().updates
     now = substitute((*roots, *updates.values()), actual)
     updates.update(zip(updates, now[len(roots) :], strict=True))
@@ -112,7 +112,7 @@ def _at_once(
         roots = build(traced)
     if eager.watching() or data:
         return [eager.as_tensor(v) for v in roots]
-    return [modes.array_of(v)[()] for v in roots]
+    return [eager.array_of(v)[()] for v in roots]
 
 
 def _placed(

@@ -65,3 +65,27 @@ def test_ir_stands_on_numpy_and_flatbuffers_alone() -> None:
     assert {name for path in ours for name in imports_of(path)} <= allowed | EXTRAS
     at_import = {name for path in ours for name in names_in(ast.parse(path.read_text()).body)}
     assert at_import <= allowed
+
+
+def rooms_read_by(package: str) -> dict[str, set[str]]:
+    """Each room of a package, a folder or a file in it, with the rooms that it imports."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT / package).with_suffix("").parts
+        if parts[0] == "__init__":
+            continue  # the package's face hands on what its rooms have
+        read = found.setdefault(parts[0], set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == package:
+                read.update(a.name for a in node.names)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+                read.add(str(node.module).split(".")[1])
+    return {room: (read & found.keys()) - {room} for room, read in found.items()}
+
+
+@pytest.mark.parametrize("package", ["cloud", "converter", "lite_runtime"])
+def test_imports_between_the_rooms_of_a_package_run_one_way(package: str) -> None:
+    rooms = rooms_read_by(package)
+    while free := [room for room, read in rooms.items() if not read]:
+        rooms = {room: read - set(free) for room, read in rooms.items() if room not in free}
+    assert not rooms, f"these import each other: {rooms}"

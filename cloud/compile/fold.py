@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cloud.compile.operator import compute
 from ir.graph import Array, Graph, Node
 from ir.op import Op
 from ir.passes.constant_folding import folded, reference
@@ -31,6 +32,4 @@ def rounds_alike(op: Op) -> bool:
 def _compute(node: Node, arrays: Sequence[Array | None]) -> Sequence[Array]:
     if rounds_alike(node.op):
         return reference(node, arrays)
-    from cloud.eager import compute  # which compiles single operators, with this package
-
     return compute(node, [a for a in arrays if a is not None])

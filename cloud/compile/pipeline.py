@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cloud.compile.fold import constant_folding
@@ -10,11 +10,8 @@ from cloud.compile.fuse_elementwise import fuse_elementwise
 from cloud.compile.inline import inline
 from cloud.compile.simplify import simplify
 from ir.graph import Graph, Model
-from ir.passes import common_subexpression, dead_code
+from ir.passes import Pass, applied, common_subexpression, dead_code
 from ir.passes.layout import layout
-
-Pass = Callable[[Graph], Graph]
-
 
 # Results are the same bits on the reference kernels, before and after.
 PASSES: tuple[Pass, ...] = (
@@ -51,9 +48,7 @@ def passes_for(*, exact: bool) -> tuple[Pass, ...]:
 
 def optimized(graph: Graph, passes: Sequence[Pass] = PASSES) -> Graph:
     """The graph after the passes, in order."""
-    for run in passes:
-        graph = run(graph)
-    return graph
+    return applied(passes, graph)
 
 
 def optimized_model(model: Model, passes: Sequence[Pass] = PASSES) -> Model:

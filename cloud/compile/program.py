@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cloud.compile.leaves import Replacer, inner_leaves
-from cloud.compile.pipeline import PASSES, Pass, optimized
 from ir.dtype import DType
 from ir.evaluate import evaluate
 from ir.graph import Array, Graph, Model, Node, Value, Weight
+from ir.passes import Pass, applied
 from ir.walk import walk
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class Program:
         *,
         kernels: str = "auto",
         threads: int | None = None,
-        passes: Sequence[Pass] = PASSES,
+        passes: Sequence[Pass] = (),
     ) -> None:
         form = Form(graph)
         self.graph = graph
-        self.optimized = optimized(form.graph, passes)
+        self.optimized = applied(passes, form.graph)
         if threads is None:
             threads = 2 if _largest(self.optimized) >= LARGE else 1
         self.session = session_of(self.optimized, kernels, threads)

@@ -37,7 +37,7 @@ from cloud.nn.norm import BatchNorm, Dropout, GroupNorm, InstanceNorm, LayerNorm
 from cloud.nn.pool import AvgPool2d, Flatten, GlobalAveragePool, MaxPool2d
 from cloud.nn.recurrent import GRU, LSTM
 from cloud.nn.summary import summary
-from cloud.nn.tracing import Tracing, current, tracing
+from cloud.tracing import Tracing, current, tracing
 
 __all__ = [
     "ELU",

@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from cloud.nn.tracing import current, tracing
+from cloud import modes, parse
+from cloud.jit import call
+from cloud.parse.structure import values_in
+from cloud.parse.table import calls_of
+from cloud.tracing import current, tracing
 from ir.dtype import DType
 from ir.errors import GraphError
 from ir.graph import Array, Value, Weight, shape_text
@@ -129,8 +133,6 @@ class Module(ABC):
             weights[name].data = np.array(a, weights[name].dtype.numpy)
 
     def _infer(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        from cloud.jit import call  # which imports the tracing of this package
-
         def array(x: Any) -> Array | None:
             return None if x is None else np.asarray(x)
 
@@ -165,11 +167,25 @@ class Module(ABC):
 
 def _forward(module: Module, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     """`forward`, whose control flow may depend on data: in graph mode it is read, not just run."""
-    from cloud import modes, parse  # which import this module
-
     if modes.mode() == "eager":
         return module.forward(*inputs, **named)
     return parse.call(module.forward, *inputs, **named)
+
+
+@calls_of(Module)
+def _interpreted(m: Any, module: Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A module called in interpreted code: its `forward` is, too, where it is the user's."""
+    if inputs and not values_in([inputs, named]):
+        return module(*inputs, **named)
+    before = len(current()._states)
+    y = m.call(module.forward, inputs, named)
+    if m.staged_depth and len(current()._states) > before:
+        raise m.refused(
+            f"{type(module).__name__} updates its state in a branch or loop that data decide",
+            "let it run where it always runs, or freeze it",
+        )
+    current().calls.append((module, y))
+    return y
 
 
 def _join(path: str, name: str) -> str:

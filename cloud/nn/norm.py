@@ -6,7 +6,7 @@ import numpy as np
 
 from cloud import ops
 from cloud.nn.module import Module
-from cloud.nn.tracing import current
+from cloud.tracing import current
 from ir.errors import ShapeError
 from ir.graph import Value, Weight
 from ir.ops.reduce import count_like

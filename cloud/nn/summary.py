@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from cloud.nn.module import Module
-from cloud.nn.tracing import tracing
+from cloud.tracing import tracing
 from ir.graph import Value, shape_text
 from ir.symbol import Dim, symbol
 

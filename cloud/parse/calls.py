@@ -7,8 +7,6 @@ import functools
 import types
 from typing import Any
 
-from cloud.nn.module import Module
-from cloud.nn.tracing import current
 from cloud.parse import numeric_table, python_table  # noqa: F401  (they fill the table)
 from cloud.parse.base import OFF_THE_END, Frame
 from cloud.parse.functions import (
@@ -20,11 +18,10 @@ from cloud.parse.functions import (
     scope_of,
 )
 from cloud.parse.recursion import Recursion
-from cloud.parse.remat import RematFunction
 from cloud.parse.source import FunctionSource
 from cloud.parse.state import Scope
 from cloud.parse.structure import values_in
-from cloud.parse.table import CHANGES_ITSELF, TABLE
+from cloud.parse.table import CALLS, CHANGES_ITSELF, TABLE
 from ir.graph import Value
 from ir.op import Op
 
@@ -50,30 +47,14 @@ class Calls(Recursion):
             return self.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
         if isinstance(f, Op):
             return self._call_operator(f, args, kwargs)
-        if isinstance(f, RematFunction):
-            return self.call_remat(f.f, f.__name__, args, kwargs)
-        if isinstance(f, Module):
-            return self.call_module(f, args, kwargs)
+        if (called := next((CALLS[k] for k in type(f).__mro__ if k in CALLS), None)) is not None:
+            return called(self, f, args, kwargs)
         if isinstance(f, type):
             return self._make(f, args, kwargs)
         method = getattr(type(f), "__call__", None)  # noqa: B004  (it is to be read)
         if interpretable(method):
             return self.call(method, (f, *args), kwargs)
         return self.call_python(f, args, kwargs)
-
-    def call_module(self, module: Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """A module on values: its `forward`, interpreted where it is the user's."""
-        if inputs and not values_in([inputs, named]):
-            return module(*inputs, **named)
-        before = len(current()._states)
-        y = self.call(module.forward, inputs, named)
-        if self.staged_depth and len(current()._states) > before:
-            raise self.refused(
-                f"{type(module).__name__} updates its state in a branch or loop that data decide",
-                "let it run where it always runs, or freeze it",
-            )
-        current().calls.append((module, y))
-        return y
 
     def call_python(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let Python call it; what cannot take values says so with the place."""

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cloud.parse.base import BREAK, OFF_THE_END, RETURN, Flow
 from cloud.parse.errors import Disagreement, NotKnown, Traced
-from cloud.parse.remat import RematItems
 from cloud.parse.sequences import Items, Sequence
 from cloud.parse.staged_loop import StagedLoops, Turn
 from cloud.parse.state import Region
 from ir.graph import Value, next_serial
 
 MOST_UNROLLED = 256  # turns of a loop that is written out because its body needs its number
+
+
+class RematItems:
+    """What a loop runs over that keeps each `every`th state only; see `remat`."""
+
+    def __init__(self, items: Any, every: int) -> None:
+        self.items, self.every = items, every
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 class Loops(StagedLoops):

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-
-class RematItems:
-    """What a loop runs over that keeps each `every`th state only; see `remat`."""
-
-    def __init__(self, items: Any, every: int) -> None:
-        self.items, self.every = items, every
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
+from cloud import modes
+from cloud.parse.loops import RematItems
+from cloud.parse.machine import call
+from cloud.parse.structure import values_in
+from cloud.parse.table import calls_of
 
 
 class RematFunction:
@@ -27,10 +20,6 @@ class RematFunction:
         self.__name__ = getattr(f, "__name__", "remat")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from cloud import modes
-        from cloud.parse.machine import call
-        from cloud.parse.structure import values_in
-
         if modes.mode() == "eager" or not values_in([list(args), kwargs]):
             return self.f(*args, **kwargs)
         return call(self, *args, **kwargs)
@@ -46,3 +35,8 @@ def remat(x: Any, *, every: int = 1) -> Any:
     if every < 1:
         raise ValueError(f"remat: every {every}, want at least 1")
     return RematFunction(x) if callable(x) else RematItems(x, every)
+
+
+@calls_of(RematFunction)
+def _interpreted(m: Any, f: RematFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return m.call_remat(f.f, f.__name__, args, kwargs)

@@ -9,6 +9,7 @@ from ir.graph import Value
 
 Handler = Callable[..., Any]
 TABLE: dict[Any, Handler] = {}
+CALLS: dict[type, Handler] = {}
 CHANGES_ITSELF = frozenset(
     {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
     | {"update", "setdefault", "popitem", "add", "discard", "difference_update"}
@@ -21,6 +22,17 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
     def register(handler: Handler) -> Handler:
         TABLE.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+def calls_of(kind: type) -> Callable[[Handler], Handler]:
+    """Register what a call of an object of this type does: called with the machine, the object, its
+    positional and its named arguments."""
+
+    def register(handler: Handler) -> Handler:
+        CALLS[kind] = handler
         return handler
 
     return register

@@ -9,7 +9,7 @@ from cloud.autodiff import ones_like, value_and_gradients, zeros_like
 from cloud.compile.simplify import simplify
 from cloud.nn.loss import Loss
 from cloud.nn.module import Module
-from cloud.nn.tracing import tracing
+from cloud.tracing import tracing
 from cloud.train.optim import Optimizer, global_norm
 from ir.dtype import DType
 from ir.errors import GraphError, ShapeError

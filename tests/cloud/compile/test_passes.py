@@ -78,7 +78,7 @@ def test_a_program_computes_the_graph_and_its_updates(seed: int) -> None:
     graph = random_training_graph(seed)
     arrays = random_arrays(graph, seed)
     weights = [w.data.copy() for w in graph.weights]
-    outputs, new = Program(graph, kernels="ref")(arrays, weights)
+    outputs, new = Program(graph, kernels="ref", passes=PASSES)(arrays, weights)
     want, want_new = step(graph, *arrays)
     for a, b in zip((*outputs, *new), (*want, *want_new.values()), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max(initial=1))
@@ -195,7 +195,7 @@ def test_a_weight_of_a_loop_that_changes_between_runs_is_seen() -> None:
     w = Weight(np.full(3, 0.5, np.float32), name="w")
     graph = loop_over(w)
     x = np.ones(3, np.float32)
-    program = Program(graph, kernels="ref")
+    program = Program(graph, kernels="ref", passes=PASSES)
     for scale in (0.5, 1.5):
         w.data = np.full(3, scale, np.float32)
         (y,), _ = program([x], [w.data])

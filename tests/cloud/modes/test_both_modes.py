@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import grad, jit, jvp, models, modes, nn, ops, value_and_grad
+from cloud import (
+    execute,
+    grad,
+    jit,
+    jvp,
+    models,
+    modes,
+    nn,
+    ops,
+    run_subgraph,
+    run_until,
+    value_and_grad,
+)
 from cloud.compile.program import runs_on_runtime
 from ir.graph import Array, Graph, Value, Weight
 from tests.random_graphs import random_arrays, random_graph, random_training_graph
@@ -55,7 +67,7 @@ def test_random_graphs_and_their_updates_are_the_same_bits(
     arrays = random_arrays(graph, seed)
 
     def results() -> list[Array]:
-        outputs, new = modes.step(graph, *arrays)
+        outputs, new = execute.step(graph, *arrays)
         return [*outputs, *new.values()]
 
     assert_same_bits(results)
@@ -140,7 +152,7 @@ def test_an_index_outside_is_the_same_error(mode: str) -> None:
 def test_arrays_that_do_not_fit_are_the_same_error(mode: str) -> None:
     graph = Graph.trace(lambda x: ops.relu(x), (2, 3))
     with pytest.raises(ValueError, match=r"input 0 is \[4, 3\], want \[2,3\]"):
-        modes.run(graph, np.zeros((4, 3), np.float32))
+        execute.run(graph, np.zeros((4, 3), np.float32))
 
 
 def test_running_means_and_keys_move_alike() -> None:
@@ -162,14 +174,14 @@ def test_run_until_gives_what_a_node_inside_gives(mode: str) -> None:
     graph = Graph.trace(net, Value(x.shape))
     conv = next(n for n in graph.nodes if n.op.name == "conv2d")
     for target, args in ((graph, (x,)), (net, (x,))):
-        relus = [modes.run_until(target, f"relu.{i}", *args) for i in (0, 1)]
+        relus = [run_until(target, f"relu.{i}", *args) for i in (0, 1)]
         assert [r.shape for r in relus] == [(2, 28, 28, 6), (2, 10, 10, 16)]
-        np.testing.assert_array_equal(modes.run_until(target, "relu", *args), relus[0])
-        np.testing.assert_array_equal(modes.run_until(target, "output0", *args), net(x))
-    first = modes.run_until(graph, conv, x)
-    np.testing.assert_array_equal(np.maximum(first, 0), modes.run_until(graph, "relu", x))
-    np.testing.assert_array_equal(first, modes.run_until(graph, conv.results[0], x))
-    np.testing.assert_array_equal(first, modes.run_until(graph, graph.nodes.index(conv), x))
+        np.testing.assert_array_equal(run_until(target, "relu", *args), relus[0])
+        np.testing.assert_array_equal(run_until(target, "output0", *args), net(x))
+    first = run_until(graph, conv, x)
+    np.testing.assert_array_equal(np.maximum(first, 0), run_until(graph, "relu", x))
+    np.testing.assert_array_equal(first, run_until(graph, conv.results[0], x))
+    np.testing.assert_array_equal(first, run_until(graph, graph.nodes.index(conv), x))
 
 
 def test_run_until_a_line_of_the_source(mode: str) -> None:
@@ -178,7 +190,7 @@ def test_run_until_a_line_of_the_source(mode: str) -> None:
         return ops.tanh(y)
 
     line = f.__code__.co_firstlineno + 1
-    y = modes.run_until(f, f"test_both_modes.py:{line}", floats(4))
+    y = run_until(f, f"test_both_modes.py:{line}", floats(4))
     np.testing.assert_array_equal(y, floats(4) * np.float32(3))
 
 
@@ -188,7 +200,7 @@ def test_run_until_a_line_of_the_source(mode: str) -> None:
 )
 def test_a_node_that_is_not_there_is_refused(node: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        modes.run_until(ops.tanh, node, floats(3))
+        run_until(ops.tanh, node, floats(3))
 
 
 def test_run_subgraph_starts_and_ends_anywhere(mode: str) -> None:
@@ -198,12 +210,12 @@ def test_run_subgraph_starts_and_ends_anywhere(mode: str) -> None:
     y = h * 2.0
     graph = Graph((x,), (y + 1.0,))
     given = floats(2, 3)
-    (got,) = modes.run_subgraph(graph, {h: given}, [y])
+    (got,) = run_subgraph(graph, {h: given}, [y])
     np.testing.assert_array_equal(got, given * 2)
-    got = modes.run_subgraph(graph, {x: given}, [h, y])
+    got = run_subgraph(graph, {x: given}, [h, y])
     np.testing.assert_array_equal(got[0] * 2, got[1])
     with pytest.raises(ValueError, match=r"an output needs <value f32\[2,3\]>, which is not given"):
-        modes.run_subgraph(graph, {y: given}, [h])
+        run_subgraph(graph, {y: given}, [h])
 
 
 def test_a_mode_that_is_none_is_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import grad, jit, modes, nn, ops, tensor
+from cloud import execute, grad, jit, modes, nn, ops, tensor
 from cloud.eager import NeedsTrace, Tensor, at_once, leaf
 from ir.graph import Graph, Value, Weight
 
@@ -147,7 +147,7 @@ def test_a_derivative_of_tensors_is_tensors() -> None:
 def test_beside_a_placeholder_a_tensor_is_a_constant() -> None:
     t = tensor([1.0, 2.0])
     graph = Graph.trace(lambda x: x * t + ops.tanh(t), (2,))
-    (y,) = modes.run(graph, np.ones(2, np.float32))
+    (y,) = execute.run(graph, np.ones(2, np.float32))
     np.testing.assert_allclose(y, [1 + np.tanh(1), 2 + np.tanh(2)], rtol=1e-6)
 
 

@@ -27,7 +27,7 @@ def test_it_computes_what_the_graph_computes() -> None:
     x = np.random.default_rng(1).standard_normal((5, 3)).astype(np.float32)
     module, want = imported(), layer()(x)
     graph = Graph.trace(lambda v: module(v) * 2, Value((symbol("batch"), 3)))
-    from cloud.modes import run
+    from cloud.execute import run
 
     np.testing.assert_array_equal(run(graph, x)[0], want * 2)
 

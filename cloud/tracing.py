@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cloud import ops
 from ir.errors import GraphError
 from ir.graph import Value, Weight, shape_text
-
-if TYPE_CHECKING:
-    from cloud.nn.module import Module
 
 
 @dataclass
@@ -28,7 +25,7 @@ class Tracing:
 
     training: bool = False
     updates: dict[Weight, Value] = field(default_factory=dict)  # results of update operators
-    calls: list[tuple[Module, Any]] = field(default_factory=list)  # what each module gave
+    calls: list[tuple[Any, Any]] = field(default_factory=list)  # what each module gave
     _states: dict[Weight, Value] = field(default_factory=dict)  # the same, without overwriting
     _drawn: dict[Weight, int] = field(default_factory=dict)  # how many keys were taken
 
