@@ -142,6 +142,7 @@ Status Machine::do_step(Step& step, Frame* frame, Frame** inner) {
       Context context;
       context.pool = options_.pool;
       context.scratch = frame->bytes + step.scratch_at;
+      context.prepared = step.prepared;
       Tensor* tensors = frame->tensors + step.tensors;
       return step.kernel->run(tensors, step.inputs, tensors + step.inputs, frame->routine->attrs(step), context);
     }

@@ -5,25 +5,12 @@
 #include <cstring>
 #include <new>
 
-#include "core/cpu_info.h"
 #include "format/container.h"
 
 namespace lite {
 namespace {
 
 constexpr int kMostThreads = 256;
-
-// The backend's name as a constant of this file; null for "auto". False: this processor has no such instructions.
-bool known_backend(const char* wanted, const char** backend) {
-  *backend = nullptr;
-  if (wanted == nullptr || std::strcmp(wanted, "auto") == 0) return true;
-  const CpuInfo cpu = detect_cpu();
-  if (std::strcmp(wanted, "ref") == 0) *backend = "ref";
-  if (std::strcmp(wanted, "avx2") == 0 && cpu.avx2) *backend = "avx2";
-  if (std::strcmp(wanted, "avx512") == 0 && cpu.avx512) *backend = "avx512";
-  if (std::strcmp(wanted, "neon") == 0 && cpu.neon) *backend = "neon";
-  return *backend != nullptr;
-}
 
 }  // namespace
 
@@ -46,15 +33,23 @@ Status Session::start(const SessionOptions& options, Error& error) {
   if (options.threads < 1 || options.threads > kMostThreads) {
     return error.set(Status::kBadArgument, "threads = %d: want 1 to %d", options.threads, kMostThreads);
   }
-  if (!known_backend(options.backend, &backend_)) {
-    return error.set(Status::kBadArgument, "backend %.40s: want auto, ref, or avx2, avx512 or neon on such a processor",
-                     options.backend);
+  const char* wanted = options.backend != nullptr ? options.backend : "auto";
+  backend_ = find_isa(wanted);
+  if (backend_ == nullptr && std::strcmp(wanted, "auto") != 0) {
+    char known[80] = "";
+    for (const char* isa : kIsas) {
+      if (find_isa(isa) == nullptr) continue;
+      std::strncat(known, ", ", sizeof known - std::strlen(known) - 1);
+      std::strncat(known, isa, sizeof known - std::strlen(known) - 1);
+    }
+    return error.set(Status::kBadArgument, "backend %.40s: want auto%s", wanted, known);
   }
   check_finite_ = options.check_finite;
   limits_ = options.limits;
   LITE_TRY(load_weights(error));
   pool_ = ThreadPool::create(options.threads);
-  if (pool_ == nullptr || !entries_.allocate(model_.entries()) || !sizes_.allocate(model_.symbols())) {
+  if (pool_ == nullptr || !entries_.allocate(model_.entries()) || !sizes_.allocate(model_.symbols()) ||
+      !prepared_.allocate(model_.weights(), model_.size())) {
     return error.set(Status::kOutOfMemory, "no memory for a session of %d threads", options.threads);
   }
   return Status::kOk;
@@ -66,22 +61,17 @@ Status Session::load_weights(Error& error) {
   size_t size = 0;
   for (uint32_t id = 0; id < weights_.size(); ++id) {
     weights_[id] = model_.weight_tensor(id);
-    if (is_writable(id)) size += Arena::round_up(weights_[id].size_bytes());
+    if (model_.is_writable(id)) size += Arena::round_up(weights_[id].size_bytes());
   }
   if (!writable_.reserve(size)) return error.set(Status::kOutOfMemory, "no memory for %zu bytes of weights", size);
   unsigned char* at = writable_.data();
   for (uint32_t id = 0; id < weights_.size(); ++id) {
-    if (!is_writable(id)) continue;
+    if (!model_.is_writable(id)) continue;
     std::memcpy(at, weights_[id].data, weights_[id].size_bytes());
     weights_[id].data = at;
     at += Arena::round_up(weights_[id].size_bytes());
   }
   return Status::kOk;
-}
-
-bool Session::is_writable(uint32_t id) const {
-  const auto kind = static_cast<WeightKind>(model_.weight(id).kind());
-  return kind == WeightKind::trainable || kind == WeightKind::state;
 }
 
 Entry* Session::entry(uint32_t number, Error& error) {
@@ -91,7 +81,7 @@ Entry* Session::entry(uint32_t number, Error& error) {
     error.set(Status::kOutOfMemory, "no memory for an entry");
     return nullptr;
   }
-  if (entry->load(model_, number, weights_.data(), backend_, error) != Status::kOk) {
+  if (entry->load(model_, number, weights_.data(), backend_, &prepared_, error) != Status::kOk) {
     delete entry;
     return nullptr;
   }
@@ -162,7 +152,7 @@ Status Session::run_on_inputs(Entry& entry, Error& error) {
 
 Status Session::set_weight(uint32_t id, const void* bytes, size_t size, Error& error) {
   const char* name = model_.name(model_.weight(id).name());
-  if (!is_writable(id)) {
+  if (!model_.is_writable(id)) {
     return error.set(Status::kBadArgument, "weight %.60s: frozen; want a trainable one or state", name);
   }
   Tensor given = weights_[id];
@@ -196,7 +186,7 @@ Status Session::save_memory(Arena* file, Error& error) const {
   uint8_t* bytes = file->data();
   std::memcpy(bytes, model_.bytes(), model_.size());
   for (uint32_t id = 0; id < weights_.size(); ++id) {
-    if (is_writable(id)) std::memcpy(bytes + model_.weight_offset(id), weights_[id].data, weights_[id].size_bytes());
+    if (model_.is_writable(id)) std::memcpy(bytes + model_.weight_offset(id), weights_[id].data, weights_[id].size_bytes());
   }
   const format::Index& index = *format::GetIndex(bytes);
   for (uint32_t i = 0; i < length(index.segments()); ++i) {

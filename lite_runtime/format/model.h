@@ -40,6 +40,11 @@ class Model {
   // Where its bytes lie in the file.
   size_t weight_offset(uint32_t id) const;
   // Its type, shape and bytes in the file. They must not be written.
+  // Whether runs may change it.
+  bool is_writable(uint32_t id) const {
+    const auto kind = static_cast<WeightKind>(weight(id).kind());
+    return kind == WeightKind::trainable || kind == WeightKind::state;
+  }
   Tensor weight_tensor(uint32_t id) const;
 
   uint32_t entries() const { return length(index_->entries()); }

@@ -29,7 +29,7 @@ namespace lite {
 
 // A window slides over an image and gives `results` numbers for each of `groups` groups of channels. A linear layer is
 // a window of one place over an image of one column.
-struct Layer {
+struct OldLayer {
   int64_t images = 1, height = 1, width = 1, groups = 1, channels = 0;  // x, channels in a group
   int64_t top = 0, left = 0, padded_height = 1, padded_width = 1;
   int64_t r = 1, s = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
@@ -40,8 +40,8 @@ struct Layer {
 
 // The layer of image x [n,h,w,c] and grid y [n,p,q,k] with windows of r by s.
 template <typename Attrs>
-Layer image_layer(const Tensor& x, int r, int s, const Tensor& y, const Attrs& attrs) {
-  Layer layer;
+OldLayer image_layer(const Tensor& x, int r, int s, const Tensor& y, const Attrs& attrs) {
+  OldLayer layer;
   layer.images = x.dim(0), layer.height = x.dim(1), layer.width = x.dim(2);
   layer.top = attrs.pads[0], layer.left = attrs.pads[1];
   layer.padded_height = layer.height + layer.top + attrs.pads[2];
@@ -62,7 +62,7 @@ class LayerScratch {
  public:
   // `depth` channels of `element` bytes a pixel; `blocks` blocks of `block` results, each with `weights` packed
   // numbers.
-  LayerScratch(const Layer& layer, int64_t depth, int64_t element, int64_t blocks, int64_t block, int64_t weights) {
+  LayerScratch(const OldLayer& layer, int64_t depth, int64_t element, int64_t blocks, int64_t block, int64_t weights) {
     image_ = bytes({layer.images, layer.padded_height, layer.padded_width, depth, element});
     weights_ = bytes({blocks, weights, 2});
     channels_ = bytes({blocks, 3 * block, 4});
@@ -94,7 +94,7 @@ class LayerScratch {
 // The image with its edges, `depth` numbers for each group of a pixel; edges and surplus channels hold `edge`.
 // convert(from, n, to) brings x to the elements of `image`.
 template <typename T, typename Convert>
-void pad_image(const Layer& layer, const int8_t* x, int64_t depth, T edge, T* image, ThreadPool* pool,
+void pad_image(const OldLayer& layer, const int8_t* x, int64_t depth, T edge, T* image, ThreadPool* pool,
                const Convert& convert) {
   const int64_t pixel = layer.groups * depth, row_size = layer.padded_width * pixel;
   const int64_t row_bytes = layer.width * layer.groups * layer.channels;
@@ -141,7 +141,7 @@ class Positions {
  public:
   static constexpr int64_t kMost = 64;
 
-  Positions(const Layer& layer, int64_t pixel, int64_t begin, int64_t end) : begin_(begin), count_(end - begin) {
+  Positions(const OldLayer& layer, int64_t pixel, int64_t begin, int64_t end) : begin_(begin), count_(end - begin) {
     for (int64_t i = 0; i < count_; ++i) {
       const int64_t row = (begin + i) / layer.columns, column = (begin + i) % layer.columns;
       const int64_t padded_row = row / layer.rows * layer.padded_height + row % layer.rows * layer.stride_h;
@@ -173,14 +173,14 @@ class Positions {
 struct Steps {
   int64_t row, column;
 
-  Steps(const Layer& layer, int64_t pixel)
+  Steps(const OldLayer& layer, int64_t pixel)
       : row(layer.dilation_h * layer.padded_width * pixel), column(layer.dilation_w * pixel) {}
 };
 
 // body(begin, end) over positions, in parts large enough to use a block of weights again and again; by one thread
 // where a position's `weights` are too few to make threads worth their while.
 template <typename Body>
-void for_positions(const Layer& layer, int64_t weights, ThreadPool* pool, const Body& body) {
+void for_positions(const OldLayer& layer, int64_t weights, ThreadPool* pool, const Body& body) {
   const int64_t grain = std::clamp<int64_t>(round_up(layer.positions() / 16, 4), 4, Positions::kMost);
   parallel_for(pays(layer.positions(), 2 * weights) ? pool : nullptr, layer.positions(), grain, body);
 }
@@ -212,10 +212,10 @@ void dot_rows(int64_t rows, int64_t depth, int64_t results, const int8_t* x, int
 
 template <typename Isa>
 struct ConvLayer {
-  Layer layer;
+  OldLayer layer;
   int64_t depth, blocks_group, block_weights;
 
-  explicit ConvLayer(const Layer& of)
+  explicit ConvLayer(const OldLayer& of)
       : layer(of),
         depth(round_up(of.channels, Isa::kDepth)),
         blocks_group(round_up(of.results, Isa::kChannels) / Isa::kChannels),
@@ -286,10 +286,10 @@ struct ConvLayer {
 // The image stays int8: edges hold the zero point, and the bias takes what it adds, zero point * sum of w, away again.
 template <typename Isa>
 struct DepthwiseLayer {
-  Layer layer;
+  OldLayer layer;
   int64_t depth, block_weights;
 
-  explicit DepthwiseLayer(const Layer& of)
+  explicit DepthwiseLayer(const OldLayer& of)
       : layer(of),
         depth(round_up(of.channels, Isa::kChannels)),
         block_weights(round_up(of.r * of.s, 2) * Isa::kChannels) {}
@@ -340,8 +340,8 @@ template <typename Isa>
 struct LinearLayer {
   int64_t rows, depth, results;
 
-  Layer layer() const {
-    Layer out;
+  OldLayer layer() const {
+    OldLayer out;
     out.height = out.padded_height = out.rows = rows;
     out.channels = depth, out.results = results;
     return out;
@@ -364,7 +364,7 @@ struct LinearLayer {
 template <typename Isa>
 ConvLayer<Isa> conv_layer(const Call<quantized_conv2d_attrs>& call) {
   const Tensor& w = call.in[1];
-  Layer layer = image_layer(call.in[0], w.dim(1), w.dim(2), call.y(), call.attrs);
+  OldLayer layer = image_layer(call.in[0], w.dim(1), w.dim(2), call.y(), call.attrs);
   layer.groups = call.attrs.groups, layer.channels = w.dim(3), layer.results = w.dim(0) / call.attrs.groups;
   return ConvLayer<Isa>(layer);
 }

@@ -95,7 +95,7 @@ struct Avx2 {
     }
   }
 
-  static void multiply(const Layer& layer, const Steps& steps, int64_t depth, const Tile<int16_t>& tile,
+  static void multiply(const OldLayer& layer, const Steps& steps, int64_t depth, const Tile<int16_t>& tile,
                        const int16_t* w, const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     for (int64_t i = 0; i < layer.r; ++i) {
@@ -116,7 +116,7 @@ struct Avx2 {
   }
 
   // For each two places of the window, channels interleaved as `add_pair` interleaves x.
-  static void pack_depthwise(const Layer& layer, const int8_t* w, int64_t channels, int16_t* y) {
+  static void pack_depthwise(const OldLayer& layer, const int8_t* w, int64_t channels, int16_t* y) {
     const int64_t places = layer.r * layer.s;
     for (int64_t place = 0; place < places; place += 2, y += 2 * kChannels) {
       int8_t two[2][kChannels] = {};
@@ -135,7 +135,7 @@ struct Avx2 {
     sums.b = _mm256_add_epi32(sums.b, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), wb));
   }
 
-  static void multiply_depthwise(const Layer& layer, const Steps& steps, const Tile<int8_t>& tile, const int16_t* w,
+  static void multiply_depthwise(const OldLayer& layer, const Steps& steps, const Tile<int8_t>& tile, const int16_t* w,
                                  const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     const int64_t places = layer.r * layer.s, to_next_row = steps.row - (layer.s - 1) * steps.column;

@@ -73,7 +73,7 @@ struct Neon {
     }
   }
 
-  static void multiply(const Layer& layer, const Steps& steps, int64_t depth, const Tile<int16_t>& tile,
+  static void multiply(const OldLayer& layer, const Steps& steps, int64_t depth, const Tile<int16_t>& tile,
                        const int16_t* w, const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     for (int64_t i = 0; i < layer.r; ++i) {
@@ -94,13 +94,13 @@ struct Neon {
   }
 
   // y[place][channel]
-  static void pack_depthwise(const Layer& layer, const int8_t* w, int64_t channels, int16_t* y) {
+  static void pack_depthwise(const OldLayer& layer, const int8_t* w, int64_t channels, int16_t* y) {
     for (int64_t place = 0; place < layer.r * layer.s; ++place, w += layer.channels) {
       for (int64_t c = 0; c < kChannels; ++c) *y++ = c < channels ? w[c] : int16_t{0};
     }
   }
 
-  static void multiply_depthwise(const Layer& layer, const Steps& steps, const Tile<int8_t>& tile, const int16_t* w,
+  static void multiply_depthwise(const OldLayer& layer, const Steps& steps, const Tile<int8_t>& tile, const int16_t* w,
                                  const Finish& finish, int width) {
     Sums s0, s1, s2, s3;
     for (int64_t i = 0; i < layer.r; ++i) {

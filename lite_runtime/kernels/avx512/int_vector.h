@@ -1,0 +1,66 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace lite {
+
+// 16 lanes of 32 bits behind the names that kernels/int8 is written in, with AVX-512 F, BW, DQ and VL.
+struct Avx512Int {
+  using V = __m512i;
+  static constexpr int kLanes = 16;
+
+  static V load(const void* from) { return _mm512_loadu_si512(from); }
+  static void store(void* to, V v) { _mm512_storeu_si512(to, v); }
+  static V all(int32_t x) { return _mm512_set1_epi32(x); }
+  static V all64(int64_t x) { return _mm512_set1_epi64(x); }
+
+  static V add(V a, V b) { return _mm512_add_epi32(a, b); }
+  static V sub(V a, V b) { return _mm512_sub_epi32(a, b); }
+  static V times(V a, V b) { return _mm512_mullo_epi32(a, b); }
+  static V min(V a, V b) { return _mm512_min_epi32(a, b); }
+  static V max(V a, V b) { return _mm512_max_epi32(a, b); }
+  static V and_bits(V a, V b) { return _mm512_and_si512(a, b); }
+  static V above(V a, V b) { return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b)); }
+  static V shift_left(V a, V by) { return _mm512_sllv_epi32(a, by); }
+  static V shift_right(V a, V by) { return _mm512_srlv_epi32(a, by); }
+  static V shift_right_signed(V a, V by) { return _mm512_srav_epi32(a, by); }
+
+  static V odd(V a) { return _mm512_srli_epi64(a, 32); }
+  static V multiply(V a, V b) { return _mm512_mul_epi32(a, b); }
+  static V multiply_unsigned(V a, V b) { return _mm512_mul_epu32(a, b); }
+  static V add64(V a, V b) { return _mm512_add_epi64(a, b); }
+  static V high(V even, V odd) { return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB); }
+  static V high31(V even, V odd) {
+    return _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 31), 0xAAAA, _mm512_slli_epi64(odd, 1));
+  }
+
+  struct Bounds {
+    __m512i low, high;
+    Bounds(int the_low, int the_high)
+        : low(_mm512_set1_epi8(static_cast<char>(the_low))), high(_mm512_set1_epi8(static_cast<char>(the_high))) {}
+  };
+
+  // W vectors to bytes: a quarter of a register has four lanes of each.
+  template <int W>
+  static void store_bytes(const V* v, const Bounds& bounds, int8_t* y, int width) {
+    const __m512i words = _mm512_packs_epi32(v[0], v[W > 1 ? 1 : 0]);
+    const __m512i more = W > 2 ? _mm512_packs_epi32(v[W > 2 ? 2 : 0], v[W > 3 ? 3 : W - 1]) : words;
+    __m512i bytes = _mm512_packs_epi16(words, more);
+    if constexpr (W < 4) bytes = _mm512_maskz_compress_epi32(W == 1 ? 0x1111 : W == 2 ? 0x3333 : 0x7777, bytes);
+    bytes = _mm512_min_epi8(_mm512_max_epi8(bytes, bounds.low), bounds.high);
+    _mm512_mask_storeu_epi8(y, width == 64 ? ~__mmask64{0} : (__mmask64{1} << width) - 1, bytes);
+  }
+
+  // 16 numbers of int8, as 32-bit lanes.
+  static V load_bytes(const int8_t* from) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  // 16 numbers that are within int8.
+  static void store_bytes(int8_t* to, V v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
+  }
+};
+
+}  // namespace lite
