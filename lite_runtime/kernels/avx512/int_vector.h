@@ -42,15 +42,29 @@ struct Avx512Int {
         : low(_mm512_set1_epi8(static_cast<char>(the_low))), high(_mm512_set1_epi8(static_cast<char>(the_high))) {}
   };
 
-  // W vectors to bytes: a quarter of a register has four lanes of each.
+  // W vectors to bytes: a quarter of a register has four lanes of each. Stores are no wider than they need be, as those
+  // that cross the border of a cache line take twice as long.
   template <int W>
   static void store_bytes(const V* v, const Bounds& bounds, int8_t* y, int width) {
-    const __m512i words = _mm512_packs_epi32(v[0], v[W > 1 ? 1 : 0]);
-    const __m512i more = W > 2 ? _mm512_packs_epi32(v[W > 2 ? 2 : 0], v[W > 3 ? 3 : W - 1]) : words;
-    __m512i bytes = _mm512_packs_epi16(words, more);
-    if constexpr (W < 4) bytes = _mm512_maskz_compress_epi32(W == 1 ? 0x1111 : W == 2 ? 0x3333 : 0x7777, bytes);
-    bytes = _mm512_min_epi8(_mm512_max_epi8(bytes, bounds.low), bounds.high);
-    _mm512_mask_storeu_epi8(y, width == 64 ? ~__mmask64{0} : (__mmask64{1} << width) - 1, bytes);
+    if constexpr (W == 1) {
+      const __m128i low = _mm512_castsi512_si128(bounds.low), high = _mm512_castsi512_si128(bounds.high);
+      const __m128i bytes = _mm_min_epi8(_mm_max_epi8(_mm512_cvtsepi32_epi8(v[0]), low), high);
+      _mm_mask_storeu_epi8(y, static_cast<__mmask16>((1u << width) - 1), bytes);
+    } else {
+      const __m512i words = _mm512_packs_epi32(v[0], v[1]);
+      const __m512i more = W > 2 ? _mm512_packs_epi32(v[2 % W], v[W - 1]) : words;
+      __m512i bytes = _mm512_packs_epi16(words, more);
+      if constexpr (W < 4) bytes = _mm512_maskz_compress_epi32(W == 2 ? 0x3333 : 0x7777, bytes);
+      bytes = _mm512_min_epi8(_mm512_max_epi8(bytes, bounds.low), bounds.high);
+      const __mmask64 there = width == 64 ? ~__mmask64{0} : (__mmask64{1} << width) - 1;
+      if constexpr (W == 4) {
+        _mm512_mask_storeu_epi8(y, there, bytes);
+      } else {
+        _mm256_mask_storeu_epi8(y, static_cast<__mmask32>(there), _mm512_castsi512_si256(bytes));
+        if (width <= 32) return;
+        _mm_mask_storeu_epi8(y + 32, static_cast<__mmask16>(there >> 32), _mm512_extracti32x4_epi32(bytes, 2));
+      }
+    }
   }
 
   // 16 numbers of int8, as 32-bit lanes.

@@ -9,11 +9,13 @@
 //   for each result: multiply the columns of its window, add, bring back to int8
 //
 // An instruction set is a class Isa with what int8/pack.h wants, and
-//   kRows, kDepthwiseVectors   rows side by side; vectors of a block of channels
+//   kRows, kMostVectors        rows side by side; vectors of a block of channels
 //   Column                     the type of numbers in columns
-//   interleave(rows, to)       kRows rows of a block's channels; rows: where they are
-//   multiply_columns(sums, columns, count, step, w, parameters)
-//                              sums of one result of a block over `count` columns, each of all its groups of rows
+//   interleave(vectors, width, rows, to)
+//                              kRows rows of a block's channels, of which `width` may be read; rows: where they are
+//   multiply_columns(vectors, columns, count, groups, step, parameters, w, sums)
+//                              sums of one result of a block over `count` columns, `step` apart, each with all its
+//                              groups of rows
 //   finish                     as int8/conv.h has it
 
 namespace lite {
@@ -23,22 +25,23 @@ class Depthwise {
  public:
   using Column = typename Isa::Column;
   using Weight = typename Isa::Weight;
-  static constexpr int kVectors = Isa::kDepthwiseVectors, kChannels = kVectors * Isa::kLanes;
-  static constexpr int kGroup = kChannels * Isa::kRows;  // numbers of a column in a group of rows
-  static constexpr int kMostSums = 24;                   // vectors
+  static constexpr int kMostSums = 24;                      // vectors
+  static constexpr int kNumbers = Isa::kLanes * Isa::kRows;  // in a vector of a column
 
   explicit Depthwise(const Layer& layer)
       : layer_(layer),
-        blocks_(divide_up(layer.channels, kChannels)),
+        blocks_(layer.channels, Isa::kLanes, Isa::kMostVectors),
         groups_(divide_up(layer.r, Isa::kRows)),
         span_((layer.columns - 1) * layer.stride_w + (layer.s - 1) * layer.dilation_w + 1),
-        block_bytes_(kChannels * 4 * Isa::kParts + layer.s * groups_ * kGroup * static_cast<int64_t>(sizeof(Weight))) {
+        vector_bytes_(Isa::kLanes * 4 * Isa::kParts +
+                      layer.s * groups_ * kNumbers * static_cast<int64_t>(sizeof(Weight))) {
     const int64_t lines = layer.images * layer.rows;
     grain_ = std::max<int64_t>(divide_up(lines, tasks_of(one_group(layer), lines)), 1);
-    task_bytes_ = bytes_of({std::max<int64_t>(span_, 0), groups_, kGroup, static_cast<int64_t>(sizeof(Column))});
+    task_bytes_ = bytes_of({std::max<int64_t>(span_, 0), groups_, blocks_.size(0) * kNumbers,
+                            static_cast<int64_t>(sizeof(Column))});
   }
 
-  size_t prepared_size() const { return sizeof(LayerHeader) + bytes_of({blocks_, block_bytes_}); }
+  size_t prepared_size() const { return sizeof(LayerHeader) + bytes_of({blocks_.vectors, vector_bytes_}); }
   size_t scratch_size(const void* prepared) const {
     const int64_t tasks = divide_up(layer_.images * layer_.rows, grain_);
     return (prepared != nullptr ? 0 : prepared_size()) + bytes_of({tasks, static_cast<int64_t>(task_bytes_)});
@@ -55,11 +58,12 @@ class Depthwise {
     if (!header->valid) return;
     header->quick = all_quick<Isa>(channels, results, weights);
     char* block = static_cast<char*>(to) + sizeof(LayerHeader);
-    for (int64_t b = 0; b < blocks_; ++b, block += block_bytes_) {
+    for (int64_t b = 0; b < blocks_.count; ++b) {
       int32_t* parameters = reinterpret_cast<int32_t*>(block);
-      pack_parameters<Isa>(channels, header->quick, b * kChannels, width(b), kVectors, call.attrs.x_zero,
-                           stored_of(call.attrs), weights, parameters);
-      pack_places(w + b * kChannels, width(b), weights_of(parameters));
+      pack_parameters<Isa>(channels, header->quick, blocks_.first(b), blocks_.width(b), blocks_.size(b),
+                           call.attrs.x_zero, stored_of(call.attrs), weights, parameters);
+      pack_places(w + blocks_.first(b), b, weights_of(parameters, b));
+      block += blocks_.size(b) * vector_bytes_;
     }
   }
 
@@ -73,7 +77,7 @@ class Depthwise {
     parallel_for(call.context.pool, layer_.images * layer_.rows, grain_, [&](int64_t begin, int64_t end) {
       Column* columns = reinterpret_cast<Column*>(buffers + begin / grain_ * static_cast<int64_t>(task_bytes_));
       for (int64_t line = begin; line < end; ++line) {
-        for (int64_t b = 0; b < blocks_; ++b) {
+        for (int64_t b = 0; b < blocks_.count; ++b) {
           lay_out(call.in[0].i8(), call.attrs.x_zero, line, b, columns);
           multiply(packed, b, columns, stored, call.y().i8() + line * layer_.columns * layer_.channels);
         }
@@ -87,19 +91,19 @@ class Depthwise {
     layer.results = layer.channels, layer.channels = 1;
     return layer;
   }
-  static Weight* weights_of(int32_t* parameters) {
-    return reinterpret_cast<Weight*>(parameters + kVectors * Isa::kParts * Isa::kLanes);
+  Weight* weights_of(int32_t* parameters, int64_t b) const {
+    return reinterpret_cast<Weight*>(parameters + blocks_.size(b) * Isa::kParts * Isa::kLanes);
   }
-  int width(int64_t b) const { return static_cast<int>(std::min<int64_t>(layer_.channels - b * kChannels, kChannels)); }
 
   // y[column][group of rows][vector][lane][row], zeros where there is no row or no channel.
-  void pack_places(const int8_t* w, int width, Weight* y) const {
+  void pack_places(const int8_t* w, int64_t b, Weight* y) const {
     for (int64_t j = 0; j < layer_.s; ++j) {
       for (int64_t i = 0; i < groups_ * Isa::kRows; i += Isa::kRows) {
-        for (int at = 0; at < kChannels; ++at) {
-          const int c = Blocks::result_of(kVectors, at / Isa::kLanes, at % Isa::kLanes);
+        for (int at = 0; at < blocks_.size(b) * Isa::kLanes; ++at) {
+          const int c = Blocks::result_of(blocks_.size(b), at / Isa::kLanes, at % Isa::kLanes);
           for (int64_t row = i; row < i + Isa::kRows; ++row) {
-            *y++ = c < width && row < layer_.r ? w[(row * layer_.s + j) * layer_.channels + c] : 0;
+            const bool there = c < blocks_.width(b) && row < layer_.r;
+            *y++ = there ? w[(row * layer_.s + j) * layer_.channels + c] : 0;
           }
         }
       }
@@ -108,38 +112,29 @@ class Depthwise {
 
   // The columns that the windows of a line of results see, in block b.
   void lay_out(const int8_t* x, int x_zero, int64_t line, int64_t b, Column* to) const {
-    alignas(64) int8_t edge[kChannels], copies[Isa::kRows][kChannels] = {};
+    alignas(64) int8_t edge[Isa::kMostVectors * Isa::kLanes];
     std::memset(edge, x_zero, sizeof edge);
     const int64_t image = line / layer_.rows, top = line % layer_.rows * layer_.stride_h - layer_.top;
     const int64_t first = std::clamp<int64_t>(layer_.left, 0, span_);
     const int64_t behind = std::clamp<int64_t>(layer_.width + layer_.left, first, span_);
-    const bool whole = width(b) == kChannels;
+    const int size = blocks_.size(b), width = blocks_.width(b);
+    const int64_t step = groups_ * size * kNumbers;
     for (int64_t g = 0; g < groups_; ++g) {
       const int8_t* rows[Isa::kRows];
-      for (int64_t i = 0; i < Isa::kRows; ++i) rows[i] = edge;
-      Column* column = to + g * kGroup;
-      const int64_t step = groups_ * kGroup;
-      for (int64_t j = 0; j < first; ++j) Isa::interleave(rows, column + j * step);
-      for (int64_t j = behind; j < span_; ++j) Isa::interleave(rows, column + j * step);
+      std::fill_n(rows, Isa::kRows, edge);
+      Column* column = to + g * size * kNumbers;
+      for (int64_t j = 0; j < first; ++j) Isa::interleave(size, width, rows, column + j * step);
+      for (int64_t j = behind; j < span_; ++j) Isa::interleave(size, width, rows, column + j * step);
       int64_t steps[Isa::kRows] = {};
       for (int64_t i = 0; i < Isa::kRows && g * Isa::kRows + i < layer_.r; ++i) {
         const int64_t row = top + (g * Isa::kRows + i) * layer_.dilation_h;
         if (row < 0 || row >= layer_.height) continue;
         rows[i] = x + ((image * layer_.height + row) * layer_.width + first - layer_.left) * layer_.channels;
-        rows[i] += b * kChannels;
+        rows[i] += blocks_.first(b);
         steps[i] = layer_.channels;
       }
       for (int64_t j = first; j < behind; ++j) {
-        if (whole) {
-          Isa::interleave(rows, column + j * step);
-        } else {
-          const int8_t* from[Isa::kRows];
-          for (int64_t i = 0; i < Isa::kRows; ++i) {
-            std::memcpy(copies[i], rows[i], static_cast<size_t>(width(b)));
-            from[i] = copies[i];
-          }
-          Isa::interleave(from, column + j * step);
-        }
+        Isa::interleave(size, width, rows, column + j * step);
         for (int64_t i = 0; i < Isa::kRows; ++i) rows[i] += steps[i];
       }
     }
@@ -149,35 +144,36 @@ class Depthwise {
   void multiply(const char* packed, int64_t b, const Column* columns, const Stored& stored, int8_t* y) const {
     alignas(64) int32_t sums[kMostSums * Isa::kLanes];
     const bool quick = reinterpret_cast<const LayerHeader*>(packed)->quick;
-    const char* block = packed + sizeof(LayerHeader) + b * block_bytes_;
+    const char* block = packed + sizeof(LayerHeader) + blocks_.first_vector(b) * vector_bytes_;
     const int32_t* parameters = reinterpret_cast<const int32_t*>(block);
-    const Weight* w = weights_of(const_cast<int32_t*>(parameters));
-    constexpr int64_t kTogether = kMostSums / kVectors;
-    const int64_t column = groups_ * kGroup;
-    for (int64_t q = 0; q < layer_.columns; q += kTogether) {
-      const int count = static_cast<int>(std::min(kTogether, layer_.columns - q));
+    const Weight* w = weights_of(const_cast<int32_t*>(parameters), b);
+    const int size = blocks_.size(b);
+    const int64_t together = kMostSums / size, column = groups_ * size * kNumbers;
+    for (int64_t q = 0; q < layer_.columns; q += together) {
+      const int count = static_cast<int>(std::min(together, layer_.columns - q));
       for (int i = 0; i < count; ++i) {
-        Isa::multiply_columns(columns + (q + i) * layer_.stride_w * column, layer_.s, groups_,
-                              layer_.dilation_w * column, parameters, w, sums + i * kVectors * Isa::kLanes);
+        Isa::multiply_columns(size, columns + (q + i) * layer_.stride_w * column, layer_.s, groups_,
+                              layer_.dilation_w * column, parameters, w, sums + i * size * Isa::kLanes);
       }
-      Isa::finish(quick, count, kVectors, sums, parameters, stored, y + q * layer_.channels + b * kChannels,
-                  layer_.channels, width(b));
+      Isa::finish(quick, count, size, sums, parameters, stored, y + q * layer_.channels + blocks_.first(b),
+                  layer_.channels, blocks_.width(b));
     }
   }
 
   const Layer layer_;
-  int64_t blocks_, groups_;  // of channels; of rows of a window
-  int64_t span_;             // columns that the windows of a line see
-  int64_t block_bytes_;      // packed, of a block
-  int64_t grain_;            // lines of a task
+  const Blocks blocks_;   // of channels
+  int64_t groups_;        // of rows of a window
+  int64_t span_;          // columns that the windows of a line see
+  int64_t vector_bytes_;  // packed, of a vector of channels
+  int64_t grain_;         // lines of a task
   size_t task_bytes_;
 };
 
 // multiply_columns for instruction sets with Isa::dot: kRows numbers in each 32-bit lane.
-template <class Isa>
+template <class Isa, int W>
 void dot_columns(const typename Isa::Column* x, int64_t count, int64_t groups, int64_t step, const int32_t* parameters,
                  const typename Isa::Weight* w, int32_t* sums) {
-  constexpr int W = Isa::kDepthwiseVectors, kNumbers = Isa::kLanes * Isa::kRows;
+  constexpr int kNumbers = Isa::kLanes * Isa::kRows;
   typename Isa::V acc[W];
 #pragma GCC unroll 4
   for (int v = 0; v < W; ++v) acc[v] = Isa::load(parameters + v * Isa::kParts * Isa::kLanes);

@@ -69,16 +69,19 @@ void pack_parameters(const Channels& channels, bool quick, int64_t first, int wi
   }
 }
 
-// Weights of a block for kernels that multiply `together` numbers of x with as many of each result at a time:
-// y[d / together][vector][lane][d % together], zeros where there is no result or no number.
+// Weights of a block, `depth` of each result, for kernels that multiply kTogether numbers of x with as many of each
+// result at a time: y[d / kTogether][vector][lane][d % kTogether]. Results have pieces of `piece` weights, which become
+// `length` with zeros at their ends; where there is no result, there are zeros.
 template <class Isa>
-void pack_weights(const int8_t* w, int64_t depth, int64_t stored_depth, int together, int vectors, int width,
+void pack_weights(const int8_t* w, int64_t depth, int64_t piece, int64_t length, int vectors, int width,
                   typename Isa::Weight* y) {
-  for (int64_t d = 0; d < stored_depth; d += together) {
-    for (int v = 0; v < vectors; ++v) {
-      for (int lane = 0; lane < Isa::kLanes; ++lane) {
-        const int k = Blocks::result_of(vectors, v, lane);
-        for (int64_t i = d; i < d + together; ++i) *y++ = k < width && i < depth ? w[k * depth + i] : 0;
+  for (int64_t from = 0; from < depth; from += piece) {
+    for (int64_t d = 0; d < length; d += Isa::kTogether) {
+      for (int v = 0; v < vectors; ++v) {
+        for (int lane = 0; lane < Isa::kLanes; ++lane) {
+          const int k = Blocks::result_of(vectors, v, lane);
+          for (int64_t i = d; i < d + Isa::kTogether; ++i) *y++ = k < width && i < piece ? w[k * depth + from + i] : 0;
+        }
       }
     }
   }

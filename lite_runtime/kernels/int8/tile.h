@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include "kernels/int8/image.h"
 
 namespace lite {
 
@@ -11,7 +11,7 @@ struct DotTile {
   using V = typename Isa::V;
 
   template <int R, int W>
-  static void run(const typename Isa::X* x, int64_t x_step, int64_t depth, const int32_t* parameters,
+  static void run(const typename Isa::X* const* x, const Pieces& pieces, const int32_t* parameters,
                   const typename Isa::Weight* w, int32_t* sums) {
     constexpr int kStep = Isa::kTogether;
     V acc[R][W];
@@ -23,16 +23,21 @@ struct DotTile {
     }
     const typename Isa::X* row[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) row[r] = x + r * x_step;
-    for (int64_t d = 0; d < depth; d += kStep, w += W * kStep * Isa::kLanes) {
-      V from_w[W];
+    for (int r = 0; r < R; ++r) row[r] = x[r];
+    for (int64_t i = 0; i < pieces.lines; ++i) {
+      for (int64_t j = 0; j < pieces.places; ++j) {
+        const int64_t start = i * pieces.line_step + j * pieces.place_step, end = start + pieces.length;
+        for (int64_t d = start; d < end; d += kStep, w += W * kStep * Isa::kLanes) {
+          V from_w[W];
 #pragma GCC unroll 4
-      for (int v = 0; v < W; ++v) from_w[v] = Isa::load(w + v * kStep * Isa::kLanes);
+          for (int v = 0; v < W; ++v) from_w[v] = Isa::load(w + v * kStep * Isa::kLanes);
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const V from_x = Isa::broadcast(row[r] + d);
+          for (int r = 0; r < R; ++r) {
+            const V from_x = Isa::broadcast(row[r] + d);
 #pragma GCC unroll 4
-        for (int v = 0; v < W; ++v) acc[r][v] = Isa::dot(acc[r][v], from_x, from_w[v]);
+            for (int v = 0; v < W; ++v) acc[r][v] = Isa::dot(acc[r][v], from_x, from_w[v]);
+          }
+        }
       }
     }
 #pragma GCC unroll 8
