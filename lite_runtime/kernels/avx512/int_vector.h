@@ -1,8 +1,7 @@
 #pragma once
 
-#include <immintrin.h>
-
-#include <cstdint>
+#include "kernels/avx512/vector.h"
+#include "kernels/int8/rescale.h"
 
 namespace lite {
 
@@ -75,6 +74,42 @@ struct Avx512Int {
   static void store_bytes(int8_t* to, V v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
   }
+
+  using Exact = Scale<Avx512Int>;
+  using F = Avx512;
+  static constexpr bool kQuick = true;
+  static F::V to_float(V v) { return _mm512_cvtepi32_ps(v); }
+  static V truncate(F::V f) { return _mm512_cvttps_epi32(f); }
+  static V to_int8_range(F::V f) {  // the maximum of NaN and a number is the second
+    return truncate(F::min(F::max(f, F::all(kLowest)), F::all(kHighest)));
+  }
+
+  using Bytes = __m512i;
+  static constexpr int kBytes = 64;
+  static Bytes load_all(const int8_t* from) { return load(from); }
+  static void store_all(int8_t* to, Bytes b) { store(to, b); }
+  static Bytes max_bytes(Bytes a, Bytes b) { return _mm512_max_epi8(a, b); }
+
+  // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.
+  struct Table {
+    __m512i rows[16];
+
+    explicit Table(const int8_t* from) {
+      for (int r = 0; r < 16; ++r) {
+        rows[r] = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + r));
+      }
+    }
+    void operator()(const int8_t* x, int8_t* y) const {
+      const __m512i sixteen = _mm512_set1_epi8(16), high = _mm512_set1_epi8(0x70);
+      __m512i index = _mm512_xor_si512(load(x), _mm512_set1_epi8(-128)), found = _mm512_setzero_si512();
+#pragma GCC unroll 16
+      for (const __m512i& row : rows) {
+        found = _mm512_or_si512(found, _mm512_shuffle_epi8(row, _mm512_adds_epu8(index, high)));
+        index = _mm512_sub_epi8(index, sixteen);
+      }
+      store(y, found);
+    }
+  };
 };
 
 }  // namespace lite
