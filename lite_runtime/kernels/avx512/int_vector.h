@@ -27,8 +27,8 @@ struct Avx512Int {
   static V shift_right_signed(V a, V by) { return _mm512_srav_epi32(a, by); }
 
   static V odd(V a) { return _mm512_srli_epi64(a, 32); }
-  static V multiply(V a, V b) { return _mm512_mul_epi32(a, b); }
-  static V multiply_unsigned(V a, V b) { return _mm512_mul_epu32(a, b); }
+  static V product64(V a, V b) { return _mm512_mul_epi32(a, b); }
+  static V product64_unsigned(V a, V b) { return _mm512_mul_epu32(a, b); }
   static V add64(V a, V b) { return _mm512_add_epi64(a, b); }
   static V high(V even, V odd) { return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB); }
   static V high31(V even, V odd) {

@@ -1,5 +1,6 @@
 #include "kernels/avx512vnni/layer.h"
 #include "kernels/int8/conv.h"
+#include "kernels/int8/depthwise.h"
 #include "kernels/int8/kernels.h"
 #include "kernels/kernels.h"
 

@@ -9,7 +9,7 @@
 // An instruction set gives 32-bit lanes as I::V, and
 //   load, all, add, sub, min, max, shift_left, shift_right, shift_right_signed   lane by lane, shifts by vectors
 //   odd(v)                     the odd lanes where the even ones were
-//   multiply(a, b), multiply_unsigned(a, b)   64-bit products of the even lanes
+//   product64(a, b), product64_unsigned(a, b)   64-bit products of the even lanes
 //   add64(a, b)
 //   high(even, odd)            the upper halves of 64-bit lanes, in the places that the factors had
 //   high31(even, odd)          the same of bits 31 to 62
@@ -36,8 +36,8 @@ struct Scale {
 
   V operator()(V sum) const {
     const V x = I::shift_left(sum, left);
-    const V even = I::add64(I::multiply(x, multiplier), nudge);
-    const V odd = I::add64(I::multiply(I::odd(x), I::odd(multiplier)), nudge);
+    const V even = I::add64(I::product64(x, multiplier), nudge);
+    const V odd = I::add64(I::product64(I::odd(x), I::odd(multiplier)), nudge);
     const V high = I::high31(even, odd);
     const V threshold = I::sub(half, I::shift_right_signed(high, I::all(31)));
     const V up = I::above(I::and_bits(high, mask), threshold);
@@ -111,8 +111,8 @@ struct QuickScale {
 
   // Of u: a number plus 2^31.
   V operator()(V u) const {
-    const V even = I::add64(I::multiply_unsigned(u, factor), constant);
-    const V odd = I::add64(I::multiply_unsigned(I::odd(u), odd_factor), odd_constant);
+    const V even = I::add64(I::product64_unsigned(u, factor), constant);
+    const V odd = I::add64(I::product64_unsigned(I::odd(u), odd_factor), odd_constant);
     return I::shift_right_signed(I::add(I::high(even, odd), I::shift_right(u, sign_shift)), right);
   }
 };

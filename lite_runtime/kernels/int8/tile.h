@@ -2,35 +2,85 @@
 
 #include "kernels/int8/image.h"
 
+// Products for instruction sets that multiply a few numbers of x, the same ones in each lane, with as many of each
+// result and add them up: Isa::dot(sum, x, w). An instruction set derives from DotKernels and gives
+//   V, load, store, broadcast(x)   vectors; kTogether numbers of x in each lane
+//   Finish::rows<W>                as int8/finish.h has it
+
 namespace lite {
 
-// Products for instruction sets that multiply a few numbers of x, the same ones in each lane, with as many of each
-// result and add them up: Isa::dot(sum, x, w). R rows and W vectors stay in registers.
 template <class Isa>
-struct DotTile {
-  using V = typename Isa::V;
+struct DotKernels {
+  // multiply and finish of int8/conv.h, multiply_columns of int8/depthwise.h.
+  template <typename X, typename Weight>
+  static void multiply(int rows, int vectors, const X* const* x, const Pieces& pieces, const int32_t* parameters,
+                       const Weight* w, int32_t* sums) {
+    with_vectors<Isa::kMostVectors>(vectors, [&](auto v) {
+      constexpr int W = decltype(v)::kValue;
+      with_rows<W, Isa::rows_of(W)>(rows, x, pieces, parameters, w, sums);
+    });
+  }
 
-  template <int R, int W>
-  static void run(const typename Isa::X* const* x, const Pieces& pieces, const int32_t* parameters,
-                  const typename Isa::Weight* w, int32_t* sums) {
-    constexpr int kStep = Isa::kTogether;
+  template <typename Column, typename Weight>
+  static void multiply_columns(int vectors, const Column* columns, int64_t count, int64_t groups, int64_t step,
+                               const int32_t* parameters, const Weight* w, int32_t* sums) {
+    with_vectors<Isa::kMostVectors>(vectors, [&](auto v) {
+      DotKernels::columns<decltype(v)::kValue>(columns, count, groups, step, parameters, w, sums);
+    });
+  }
+
+  static void finish(bool quick, int rows, int vectors, const int32_t* sums, const int32_t* parameters,
+                     const Stored& stored, int8_t* y, int64_t y_step, int width) {
+    with_vectors<Isa::kMostVectors>(vectors, [&](auto v) {
+      Isa::Finish::template rows<decltype(v)::kValue>(quick, rows, sums, parameters, stored, y, y_step, width);
+    });
+  }
+
+ private:
+  template <int N>
+  struct Number {
+    static constexpr int kValue = N;
+  };
+
+  // body(a constant that is `vectors`), which is at most N.
+  template <int N, typename Body>
+  static void with_vectors(int vectors, const Body& body) {
+    if constexpr (N > 1) {
+      if (vectors < N) return with_vectors<N - 1>(vectors, body);
+    }
+    body(Number<N>());
+  }
+
+  template <int W, int R, typename... Arguments>
+  static void with_rows(int rows, Arguments&... arguments) {
+    if constexpr (R > 1) {
+      if (rows < R) return with_rows<W, R - 1>(rows, arguments...);
+    }
+    tile<R, W>(arguments...);
+  }
+
+  // R rows and W vectors stay in registers.
+  template <int R, int W, typename X, typename Weight>
+  static void tile(const X* const* x, const Pieces& pieces, const int32_t* parameters, const Weight* w, int32_t* sums) {
+    using V = typename Isa::V;
+    constexpr int kStep = Isa::kTogether, kLanes = Isa::kLanes;
     V acc[R][W];
 #pragma GCC unroll 4
     for (int v = 0; v < W; ++v) {
-      acc[0][v] = Isa::load(parameters + v * Isa::kParts * Isa::kLanes);
+      acc[0][v] = Isa::load(parameters + v * Isa::kParts * kLanes);
 #pragma GCC unroll 8
       for (int r = 1; r < R; ++r) acc[r][v] = acc[0][v];
     }
-    const typename Isa::X* row[R];
+    const X* row[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) row[r] = x[r];
     for (int64_t i = 0; i < pieces.lines; ++i) {
       for (int64_t j = 0; j < pieces.places; ++j) {
         const int64_t start = i * pieces.line_step + j * pieces.place_step, end = start + pieces.length;
-        for (int64_t d = start; d < end; d += kStep, w += W * kStep * Isa::kLanes) {
+        for (int64_t d = start; d < end; d += kStep, w += W * kStep * kLanes) {
           V from_w[W];
 #pragma GCC unroll 4
-          for (int v = 0; v < W; ++v) from_w[v] = Isa::load(w + v * kStep * Isa::kLanes);
+          for (int v = 0; v < W; ++v) from_w[v] = Isa::load(w + v * kStep * kLanes);
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r) {
             const V from_x = Isa::broadcast(row[r] + d);
@@ -43,8 +93,27 @@ struct DotTile {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < W; ++v) Isa::store(sums + (r * W + v) * Isa::kLanes, acc[r][v]);
+      for (int v = 0; v < W; ++v) Isa::store(sums + (r * W + v) * kLanes, acc[r][v]);
     }
+  }
+
+  template <int W, typename Column, typename Weight>
+  static void columns(const Column* x, int64_t count, int64_t groups, int64_t step, const int32_t* parameters,
+                      const Weight* w, int32_t* sums) {
+    constexpr int kNumbers = Isa::kLanes * Isa::kRows;
+    typename Isa::V acc[W];
+#pragma GCC unroll 4
+    for (int v = 0; v < W; ++v) acc[v] = Isa::load(parameters + v * Isa::kParts * Isa::kLanes);
+    for (int64_t j = 0; j < count; ++j, x += step) {
+      for (int64_t g = 0; g < groups; ++g, w += W * kNumbers) {
+#pragma GCC unroll 4
+        for (int v = 0; v < W; ++v) {
+          acc[v] = Isa::dot(acc[v], Isa::load(x + (g * W + v) * kNumbers), Isa::load(w + v * kNumbers));
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < W; ++v) Isa::store(sums + v * Isa::kLanes, acc[v]);
   }
 };
 
