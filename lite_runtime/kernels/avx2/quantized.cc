@@ -39,14 +39,20 @@ struct Avx2Layer : Avx2Int, DotKernels<Avx2Layer> {
 
   // Two rows of a block's channels. Interleaving within halves of registers puts four channels of a half into each of
   // two vectors.
-  static void interleave(int vectors, int width, const int8_t* const* rows, int16_t* to) {
-    int8_t copies[2][16];
-    const bool whole = width == 16;
-    for (int i = 0; i < 2 && !whole; ++i) std::memcpy(copies[i], rows[i], static_cast<size_t>(width));
-    const __m256i a = widen(whole ? rows[0] : copies[0]), b = widen(whole ? rows[1] : copies[1]);
-    const __m256i low = _mm256_unpacklo_epi16(a, b), high = _mm256_unpackhi_epi16(a, b);
-    store(to, vectors == 2 ? low : _mm256_permute2x128_si256(low, high, 0x20));
-    if (vectors == 2) store(to + 16, high);
+  static void interleave(int vectors, int width, const int8_t* const* rows, const int64_t* steps, int64_t count,
+                         int16_t* to, int64_t to_step) {
+    for (int64_t j = 0; j < count; ++j, to += to_step) {
+      int8_t copies[2][16];
+      const int8_t* at[2] = {rows[0] + j * steps[0], rows[1] + j * steps[1]};
+      for (int i = 0; i < 2 && width < 16; ++i) {
+        std::memcpy(copies[i], at[i], static_cast<size_t>(width));
+        at[i] = copies[i];
+      }
+      const __m256i a = widen(at[0]), b = widen(at[1]);
+      const __m256i low = _mm256_unpacklo_epi16(a, b), high = _mm256_unpackhi_epi16(a, b);
+      store(to, vectors == 2 ? low : _mm256_permute2x128_si256(low, high, 0x20));
+      if (vectors == 2) store(to + 16, high);
+    }
   }
 };
 

@@ -34,16 +34,20 @@ struct Vnni256 : Avx2Int, DotKernels<Vnni256> {
   }
   static V dot(V sum, V x, V w) { return _mm256_dpbusd_avx_epi32(sum, x, w); }
 
-  static void interleave(int vectors, int width, const int8_t* const* rows, uint8_t* to) {
-    int8_t copies[4][16];
-    __m128i row[4];
-    for (int i = 0; i < 4; ++i) {
-      if (width < 16) std::memcpy(copies[i], rows[i], static_cast<size_t>(width));
-      const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(width < 16 ? copies[i] : rows[i]));
-      row[i] = _mm_xor_si128(x, _mm_set1_epi8(-128));
+  static void interleave(int vectors, int width, const int8_t* const* rows, const int64_t* steps, int64_t count,
+                         uint8_t* to, int64_t to_step) {
+    for (int64_t j = 0; j < count; ++j, to += to_step) {
+      int8_t copies[4][16];
+      __m128i row[4];
+      for (int i = 0; i < 4; ++i) {
+        const int8_t* at = rows[i] + j * steps[i];
+        if (width < 16) std::memcpy(copies[i], at, static_cast<size_t>(width));
+        const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(width < 16 ? copies[i] : at));
+        row[i] = _mm_xor_si128(x, _mm_set1_epi8(-128));
+      }
+      vectors == 1 ? interleave_sixteen<1, 32>(row[0], row[1], row[2], row[3], 0, to)
+                   : interleave_sixteen<2, 32>(row[0], row[1], row[2], row[3], 0, to);
     }
-    vectors == 1 ? interleave_sixteen<1, 32>(row[0], row[1], row[2], row[3], 0, to)
-                 : interleave_sixteen<2, 32>(row[0], row[1], row[2], row[3], 0, to);
   }
 };
 

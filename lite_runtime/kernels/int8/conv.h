@@ -36,7 +36,7 @@ class Conv {
       : layer_(layer),
         image_(layer),
         pieces_(image_.pieces()),
-        blocks_(layer.results, Isa::kLanes, Isa::kMostVectors),
+        blocks_(Blocks::even(layer.results, Isa::kLanes, Isa::kMostVectors)),
         vector_bytes_(Isa::kLanes *
                       (Isa::kParts * 4 + pieces_.depth() * static_cast<int64_t>(sizeof(Weight)))) {
     const int64_t tasks = tasks_of(layer, divide_up(layer.positions(), kTile));

@@ -72,19 +72,28 @@ inline size_t bytes_of(std::initializer_list<int64_t> sizes) {
   return static_cast<size_t>(round_up(n, 64));
 }
 
-// Results in blocks of one to `most` vectors, as even as can be. Result number c of a block of v vectors is in lane
-// lane_of(c): four lanes of each vector in turn, as instructions that narrow vectors put them together.
+// Results in blocks of one to `most` vectors: as even as can be, or all but the last as large as can be. Result number
+// result_of(v, lane) of a block is in a lane: four lanes of each vector in turn, as instructions that narrow vectors put
+// them together.
 struct Blocks {
   int64_t results, lanes, vectors, count;
+  int64_t least, larger;  // vectors of every block; how many of the first ones have one more, or as many as can be
+  int64_t most;           // 0: even ones
 
-  Blocks(int64_t the_results, int64_t the_lanes, int64_t most)
-      : results(the_results),
-        lanes(the_lanes),
-        vectors(divide_up(results, lanes)),
-        count(std::max<int64_t>(divide_up(vectors, most), 1)) {}
+  static Blocks even(int64_t results, int64_t lanes, int64_t most) {
+    Blocks blocks = large(results, lanes, most);
+    blocks.least = blocks.vectors / blocks.count, blocks.larger = blocks.vectors % blocks.count, blocks.most = 0;
+    return blocks;
+  }
+  static Blocks large(int64_t results, int64_t lanes, int64_t most) {
+    const int64_t vectors = divide_up(results, lanes), count = std::max<int64_t>(divide_up(vectors, most), 1);
+    return {results, lanes, vectors, count, 0, 0, most};
+  }
 
-  int size(int64_t b) const { return static_cast<int>(vectors / count + (b < vectors % count)); }
-  int64_t first_vector(int64_t b) const { return b * (vectors / count) + std::min(b, vectors % count); }
+  int size(int64_t b) const {
+    return static_cast<int>(most > 0 ? std::min(most, vectors - b * most) : least + (b < larger));
+  }
+  int64_t first_vector(int64_t b) const { return most > 0 ? b * most : b * least + std::min(b, larger); }
   int64_t first(int64_t b) const { return first_vector(b) * lanes; }
   int width(int64_t b) const { return static_cast<int>(std::min(results - first(b), size(b) * lanes)); }
 

@@ -22,10 +22,17 @@ struct DotKernels {
   }
 
   template <typename Column, typename Weight>
-  static void multiply_columns(int vectors, const Column* columns, int64_t count, int64_t groups, int64_t step,
-                               const int32_t* parameters, const Weight* w, int32_t* sums) {
+  static void multiply_columns(int vectors, int results, const Column* x, int64_t x_step, int64_t count, int64_t groups,
+                               int64_t step, const int32_t* parameters, const Weight* w, int32_t* sums) {
     with_vectors<Isa::kMostVectors>(vectors, [&](auto v) {
-      DotKernels::columns<decltype(v)::kValue>(columns, count, groups, step, parameters, w, sums);
+      constexpr int W = decltype(v)::kValue;
+      int i = 0;
+      for (; i + 2 <= results; i += 2) {
+        columns<2, W>(x + i * x_step, x_step, count, groups, step, parameters, w, sums + i * W * Isa::kLanes);
+      }
+      if (i < results) {
+        columns<1, W>(x + i * x_step, x_step, count, groups, step, parameters, w, sums + i * W * Isa::kLanes);
+      }
     });
   }
 
@@ -97,23 +104,34 @@ struct DotKernels {
     }
   }
 
-  template <int W, typename Column, typename Weight>
-  static void columns(const Column* x, int64_t count, int64_t groups, int64_t step, const int32_t* parameters,
-                      const Weight* w, int32_t* sums) {
+  // Q results of a block.
+  template <int Q, int W, typename Column, typename Weight>
+  static void columns(const Column* x, int64_t x_step, int64_t count, int64_t groups, int64_t step,
+                      const int32_t* parameters, const Weight* w, int32_t* sums) {
     constexpr int kNumbers = Isa::kLanes * Isa::kRows;
-    typename Isa::V acc[W];
+    typename Isa::V acc[Q][W];
 #pragma GCC unroll 4
-    for (int v = 0; v < W; ++v) acc[v] = Isa::load(parameters + v * Isa::kParts * Isa::kLanes);
+    for (int v = 0; v < W; ++v) {
+#pragma GCC unroll 2
+      for (int q = 0; q < Q; ++q) acc[q][v] = Isa::load(parameters + v * Isa::kParts * Isa::kLanes);
+    }
     for (int64_t j = 0; j < count; ++j, x += step) {
       for (int64_t g = 0; g < groups; ++g, w += W * kNumbers) {
 #pragma GCC unroll 4
         for (int v = 0; v < W; ++v) {
-          acc[v] = Isa::dot(acc[v], Isa::load(x + (g * W + v) * kNumbers), Isa::load(w + v * kNumbers));
+          const auto from_w = Isa::load(w + v * kNumbers);
+#pragma GCC unroll 2
+          for (int q = 0; q < Q; ++q) {
+            acc[q][v] = Isa::dot(acc[q][v], Isa::load(x + q * x_step + (g * W + v) * kNumbers), from_w);
+          }
         }
       }
     }
+#pragma GCC unroll 2
+    for (int q = 0; q < Q; ++q) {
 #pragma GCC unroll 4
-    for (int v = 0; v < W; ++v) Isa::store(sums + v * Isa::kLanes, acc[v]);
+      for (int v = 0; v < W; ++v) Isa::store(sums + (q * W + v) * Isa::kLanes, acc[q][v]);
+    }
   }
 };
 
