@@ -12,6 +12,9 @@ struct Avx2Int {
 
   static V load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   static void store(void* to, V v) { _mm256_storeu_si256(static_cast<__m256i*>(to), v); }
+  using Sum = V;
+  static Sum start(V v) { return v; }
+  static V total(Sum sum) { return sum; }
   static V all(int32_t x) { return _mm256_set1_epi32(x); }
   static V all64(int64_t x) { return _mm256_set1_epi64x(x); }
 

@@ -12,6 +12,9 @@ struct Avx512Int {
 
   static V load(const void* from) { return _mm512_loadu_si512(from); }
   static void store(void* to, V v) { _mm512_storeu_si512(to, v); }
+  using Sum = V;
+  static Sum start(V v) { return v; }
+  static V total(Sum sum) { return sum; }
   static V all(int32_t x) { return _mm512_set1_epi32(x); }
   static V all64(int64_t x) { return _mm512_set1_epi64(x); }
 

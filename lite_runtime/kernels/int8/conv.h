@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/int8/image.h"
 #include "kernels/int8/pack.h"
 
@@ -122,12 +124,16 @@ class Conv {
     int64_t count;
   };
 
-  // Rows of x from row `first` on, in the type that is multiplied.
+  // Rows of x from row `first` on, in the type that is multiplied: where they lie or in a buffer.
   void copy_rows(const int8_t* x, int64_t first, X* buffer, Rows& rows) const {
     const int64_t depth = layer_.channels, step = pieces_.length;
-    if (step == depth) Isa::convert(x + first * depth, rows.count * depth, buffer);
+    const X* from = buffer;
+    if constexpr (std::is_same_v<X, int8_t>) {
+      if (step == depth) from = x + first * depth;
+    }
+    if (step == depth && from == buffer) Isa::convert(x + first * depth, rows.count * depth, buffer);
     for (int64_t i = 0; i < rows.count; ++i) {
-      rows.x[i] = buffer + i * step;
+      rows.x[i] = from + i * step;
       if (step == depth) continue;
       Isa::convert(x + (first + i) * depth, depth, buffer + i * step);
       std::fill(buffer + i * step + depth, buffer + (i + 1) * step, X{0});

@@ -5,6 +5,7 @@
 // Products for instruction sets that multiply a few numbers of x, the same ones in each lane, with as many of each
 // result and add them up: Isa::dot(sum, x, w). An instruction set derives from DotKernels and gives
 //   V, load, store, broadcast(x)   vectors; kTogether numbers of x in each lane
+//   Sum, start(v), total(sum)      what products are added up in, and vectors before and after
 //   Finish::rows<W>                as int8/finish.h has it
 
 namespace lite {
@@ -71,10 +72,10 @@ struct DotKernels {
   static void tile(const X* const* x, const Pieces& pieces, const int32_t* parameters, const Weight* w, int32_t* sums) {
     using V = typename Isa::V;
     constexpr int kStep = Isa::kTogether, kLanes = Isa::kLanes;
-    V acc[R][W];
+    typename Isa::Sum acc[R][W];
 #pragma GCC unroll 4
     for (int v = 0; v < W; ++v) {
-      acc[0][v] = Isa::load(parameters + v * Isa::kParts * kLanes);
+      acc[0][v] = Isa::start(Isa::load(parameters + v * Isa::kParts * kLanes));
 #pragma GCC unroll 8
       for (int r = 1; r < R; ++r) acc[r][v] = acc[0][v];
     }
@@ -100,7 +101,7 @@ struct DotKernels {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < W; ++v) Isa::store(sums + (r * W + v) * kLanes, acc[r][v]);
+      for (int v = 0; v < W; ++v) Isa::store(sums + (r * W + v) * kLanes, Isa::total(acc[r][v]));
     }
   }
 
@@ -109,11 +110,11 @@ struct DotKernels {
   static void columns(const Column* x, int64_t x_step, int64_t count, int64_t groups, int64_t step,
                       const int32_t* parameters, const Weight* w, int32_t* sums) {
     constexpr int kNumbers = Isa::kLanes * Isa::kRows;
-    typename Isa::V acc[Q][W];
+    typename Isa::Sum acc[Q][W];
 #pragma GCC unroll 4
     for (int v = 0; v < W; ++v) {
 #pragma GCC unroll 2
-      for (int q = 0; q < Q; ++q) acc[q][v] = Isa::load(parameters + v * Isa::kParts * Isa::kLanes);
+      for (int q = 0; q < Q; ++q) acc[q][v] = Isa::start(Isa::load(parameters + v * Isa::kParts * Isa::kLanes));
     }
     for (int64_t j = 0; j < count; ++j, x += step) {
       for (int64_t g = 0; g < groups; ++g, w += W * kNumbers) {
@@ -130,7 +131,7 @@ struct DotKernels {
 #pragma GCC unroll 2
     for (int q = 0; q < Q; ++q) {
 #pragma GCC unroll 4
-      for (int v = 0; v < W; ++v) Isa::store(sums + (q * W + v) * Isa::kLanes, acc[q][v]);
+      for (int v = 0; v < W; ++v) Isa::store(sums + (q * W + v) * Isa::kLanes, Isa::total(acc[q][v]));
     }
   }
 };
