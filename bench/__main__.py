@@ -21,7 +21,7 @@ from bench.timing import FULL, QUICK, Row
 from ir.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("inference", "training", "operators", "matmul", "secagg")
+PARTS = ("inference", "training", "operators", "formulas", "matmul", "numeric", "secagg")
 # Both would tell numpy's library another processor than the one it is on.
 MISLEADING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 # How to keep peers from wider instructions than our kernels'. ONNX Runtime has no such setting.
@@ -79,10 +79,19 @@ def measure(part: str, threads: Sequence[int], quick: bool) -> Iterator[Row]:
 
         cases = operators.QUICK_CASES if quick else tuple(operators.CASES)
         yield from operators.measure(turns, threads, cases)
+    elif part == "formulas":
+        from bench import formulas
+
+        cases = formulas.QUICK_CASES if quick else tuple(formulas.CASES)
+        yield from formulas.measure(turns, threads, cases)
     elif part == "matmul":
         from bench import matmul
 
         yield from matmul.measure(turns, threads[0], (64, 256) if quick else matmul.SIZES)
+    elif part == "numeric":
+        from bench import numeric
+
+        yield from numeric.measure(turns, threads)
     else:
         yield from secagg_rows(20, 100_000 if quick else 1_000_000)
 

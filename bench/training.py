@@ -90,7 +90,7 @@ def trajectories(case: Case, steps: int) -> dict[str, np.ndarray]:
 
 def our_steps(case: Case, threads: int) -> Callable[[], float]:
     """The loss of each next step, by the runtime."""
-    module, data, batches = equal_weights(case)[0], *_data(case)
+    module, data, batches = equal_weights(case)[0], *example_data(case)
     trainer = Trainer(
         module, data, optimizer=Momentum(LR, momentum=MOMENTUM), metrics={}, threads=threads
     )
@@ -107,8 +107,8 @@ def torch_steps(
     if len(case.shape) == 3 and channels_last:
         net = net.to(**layout)
     optimizer = torch.optim.SGD(net.parameters(), LR, momentum=MOMENTUM)
-    xs = [to_torch(b["image"]).to(dtype).contiguous(**layout) for b in _data(case)[1]]
-    labels = [torch.tensor(b["label"].astype(np.int64)) for b in _data(case)[1]]
+    xs = [to_torch(b["image"]).to(dtype).contiguous(**layout) for b in example_data(case)[1]]
+    labels = [torch.tensor(b["label"].astype(np.int64)) for b in example_data(case)[1]]
     turn = count()
 
     def step() -> float:
@@ -134,7 +134,7 @@ def equal_weights(case: Case) -> tuple[nn.Module, torch.nn.Module]:
     return ours, theirs
 
 
-def _data(case: Case) -> tuple[ArrayDataset, list[dict[str, np.ndarray]]]:
+def example_data(case: Case) -> tuple[ArrayDataset, list[dict[str, np.ndarray]]]:
     """A pattern a class in noise, and its batches."""
     rng = np.random.default_rng(1)
     label = rng.integers(0, CLASSES, BATCH * BATCHES).astype(np.int32)

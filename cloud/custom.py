@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from cloud import eager, modes, parse
 from cloud.autodiff import zeros_like
-from cloud.differentiate import vjp
+from cloud.differentiate import grad, vjp
 from cloud.parse.capture import Closing
 from cloud.trees import is_float, leaves, packed
 from ir.errors import IrError, ShapeError
@@ -35,29 +36,29 @@ class custom_gradient:
                 return ops.clip(g * y, low=-1.0, high=1.0)
             return y, backward
 
-    `backward` takes one cotangent for each result and gives one gradient for each argument (a tuple
-    where there are several; None for one without). Where the function reads weights that are to
-    have gradients, backward gives (gradients, {weight: its gradient}); other weights get none.
-    `backward` may read whatever the function computed. It is differentiated in turn for higher
-    orders. `f.check(*args)` compares it with the automatic gradient of y.
+    `backward` takes one cotangent for each result and gives one gradient for each argument, or for
+    each that holds floats (a tuple where there are several; None for one without). Where the
+    function reads weights that are to have gradients, backward gives (gradients, {weight: its
+    gradient}); other weights get none. `backward` may read whatever the function computed. It is
+    differentiated in turn for higher orders. Arguments may be given by name; those that can only be
+    given so are settings, not data. `f.check(*args)` compares with the automatic gradient of y.
     """
 
     def __init__(self, f: Callable[..., tuple[Any, Backward]]) -> None:
         self.f = f
         functools.update_wrapper(self, f, updated=())
 
-    def __call__(self, *args: Any) -> Any:
-        if not any(isinstance(x, Value) for x in leaves(args)):
-            return self.f(*args)[0]
-        y, backward = self._parts(args)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not any(isinstance(x, Value) for x in leaves((args, kwargs))):
+            return self.f(*args, **kwargs)[0]
+        if kwargs:
+            args, kwargs = self._by_place(args, kwargs)
+        y, backward = self._parts(args, kwargs)
         results = [v for v in leaves(y) if isinstance(v, Value)]
         targets = [v for v in leaves(args) if isinstance(v, Value) and is_float(v)]
 
         def pulled(*cotangents: Any) -> tuple[list[Value], list[Weight]]:
-            found = _call(backward, *cotangents)
-            weights: dict[Weight, Any] = {}
-            if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict):
-                found, weights = found
+            found, weights = _gradients(_call(backward, *cotangents))
             return self._matched(found, args, targets, weights), list(weights)
 
         return packed(y, iter(_with_gradient(results, targets, pulled)))
@@ -67,30 +68,56 @@ class custom_gradient:
         return self if instance is None else functools.partial(self, instance)
 
     def check(self, *args: Any, rtol: float = 1e-4, atol: float = 1e-6, seed: int = 0) -> None:
-        """Compare the gradient given with the automatic one, for random cotangents of the results.
+        """Compare the gradient given with the automatic one, for random cotangents of the results:
+        by each argument that holds floats, and by each weight that backward names.
 
-        Raises GradientMismatch, which names the argument and both.
+        Raises GradientMismatch, which names the argument or weight, and both gradients.
         """
+        weights: dict[Weight, None] = {}
 
         def plain(*xs: Any) -> Any:
-            return self._parts(xs)[0]
+            y, backward = self._parts(xs)
+            floats = [v for v in leaves(y) if isinstance(v, Value) and is_float(v)]
+            weights.update(dict.fromkeys(_gradients(_call(backward, *map(zeros_like, floats)))[1]))
+            return y
 
-        rng = np.random.default_rng(seed)
-        y, automatic = vjp(plain, *args)
-        outputs = [np.asarray(a) for a in leaves(y)]
-        cotangents = [np.asarray(rng.standard_normal(a.shape), a.dtype) for a in outputs]
-        given = vjp(self, *args)[1](*cotangents)
-        for i, (a, b) in enumerate(zip(leaves(given), leaves(automatic(*cotangents)), strict=True)):
-            if not np.allclose(a, b, rtol=rtol, atol=atol):
-                worst = np.unravel_index(np.argmax(np.abs(a - b)), np.shape(a))
-                place = list(map(int, worst))
-                raise GradientMismatch(
-                    f"{self.f.__name__}: gradient {i} is {a[worst]:.6g} at {place}, "
-                    f"the automatic one {b[worst]:.6g}; the largest difference of {np.size(a)}"
+        vjp(plain, *args)  # to see which weights backward names
+        places = [i for i, x in enumerate(args) if any(map(is_float, leaves(x)))]
+        wrt = (*places, *weights)
+        automatic = grad(_against_random(plain, seed), wrt)(*args)
+        given = grad(_against_random(self, seed), wrt)(*args)
+        names = [*places, *(w.name or "a weight" for w in weights)]
+        for name, own, other in zip(names, given, automatic, strict=True):
+            for a, b in zip(leaves(own), leaves(other), strict=True):
+                self._compare(name, np.asarray(a), np.asarray(b), rtol, atol)
+
+    def _compare(self, name: int | str, a: Any, b: Any, rtol: float, atol: float) -> None:
+        if not np.allclose(a, b, rtol=rtol, atol=atol):
+            worst = np.unravel_index(np.argmax(np.abs(a - b)), np.shape(a))
+            place = list(map(int, worst))
+            raise GradientMismatch(
+                f"{self.f.__name__}: gradient {name} is {a[worst]:.6g} at {place}, "
+                f"the automatic one {b[worst]:.6g}; the largest difference of {np.size(a)}"
+            )
+
+    def _by_place(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """All arguments by place, but those that can only be given by name. Raises ShapeError."""
+        bound = inspect.signature(self.f).bind(*args, **kwargs)
+        bound.apply_defaults()
+        for name, x in bound.kwargs.items():
+            if any(isinstance(v, Value) for v in leaves(x)):
+                raise ShapeError(
+                    f"{self.f.__name__}: argument {name!r}, given by name only, holds a value; "
+                    "want a setting such as a number, or an argument that has a place"
                 )
+        return bound.args, bound.kwargs
 
-    def _parts(self, args: Sequence[Any]) -> tuple[Any, Backward]:
-        out = _call(self.f, *args)
+    def _parts(
+        self, args: Sequence[Any], kwargs: dict[str, Any] | None = None
+    ) -> tuple[Any, Backward]:
+        out = _call(self.f, *args, **(kwargs or {}))
         if not (isinstance(out, tuple) and len(out) == 2 and callable(out[1])):
             raise ShapeError(f"{self.f.__name__}: want it to give (result, backward function)")
         return out
@@ -100,6 +127,8 @@ class custom_gradient:
     ) -> list[Value]:
         """A gradient for each float of the arguments, then those of weights. Raises ShapeError"""
         each = found if isinstance(found, tuple) and len(args) > 1 else (found,)
+        if len(each) != len(args):  # then of those that hold floats
+            args = [x for x in args if any(isinstance(v, Value) and is_float(v) for v in leaves(x))]
         if len(each) != len(args):
             raise ShapeError(
                 f"{self.f.__name__}: backward gives {len(each)} gradients, want {len(args)}"
@@ -190,5 +219,26 @@ def _shown(g: Value) -> Value:
     return eager.Tensor(g.data) if type(g) is Constant else g
 
 
-def _call(f: Callable[..., Any], *args: Any) -> Any:
-    return f(*args) if modes.mode() == "eager" else parse.call(f, *args)
+def _gradients(found: Any) -> tuple[Any, dict[Weight, Any]]:
+    """What a backward function gives: gradients of the arguments, and those of weights."""
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict):
+        return found
+    return found, {}
+
+
+def _against_random(f: Callable[..., Any], seed: int) -> Callable[..., Any]:
+    """The sum of f's results, each times random numbers, whose gradient is that of all results."""
+
+    def scalar(*xs: Any) -> Any:
+        rng, total = np.random.default_rng(seed), Constant(0.0)
+        for y in (y for y in leaves(f(*xs)) if isinstance(y, Value) and is_float(y)):
+            along = y * np.asarray(rng.standard_normal(y.shape), y.dtype.numpy)
+            part = OPS["reduce_sum"](along, axes=tuple(range(y.rank))) if y.rank else along
+            total = part if type(total) is Constant else total + part
+        return total
+
+    return scalar
+
+
+def _call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return f(*args, **kwargs) if modes.mode() == "eager" else parse.call(f, *args, **kwargs)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cloud import autodiff, forward, parse
+from cloud.autodiff.values import or_zeros
 from cloud.compile.simplify import simplify
 from cloud.emit import python_source
 from cloud.transform import Traced, transform
@@ -65,7 +66,8 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """(f(*primals), pull): pull(*cotangents) gives the cotangent of every primal that holds floats.
 
-    There is one cotangent for each of f's results: f gives one, or a tuple of them.
+    There is one cotangent for each of f's results: f gives one, or a tuple of them. None stands
+    for zeros. Raises ShapeError where a cotangent has not the shape of its result.
     """
     form: list[Any] = []
 
@@ -86,7 +88,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[
             primal, seeds = traced.args[:n], traced.args[n:]
             inputs.extend(rebuilt(p, lambda v: v if is_float(v) else None) for p in primal)
             outputs = list(leaves(traced.result))
-            given = list(leaves(tuple(seeds)))
+            given = _fitted("vjp: cotangent", "result", list(leaves(tuple(seeds))), outputs)
             return autodiff.gradients(outputs, given, _values(tuple(inputs)))
 
         found = transform(pulled, (*primals, *cotangents), {}, build)
@@ -100,6 +102,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     """(f(*primals), the derivative of f along `tangents`), in forward mode: nothing is kept.
 
     Where a primal holds no floats its tangent is ignored. Results that are no floats have None.
+    Raises ShapeError where a tangent has not the shape of its primal.
     """
     n = len(primals)
     forms: list[Any] = []
@@ -109,23 +112,30 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
     def build(traced: Traced) -> Sequence[Value]:
         outputs = list(leaves(traced.result))
-        pairs = list(zip(leaves(traced.args[:n]), leaves(traced.args[n:]), strict=True))
-        floats = [(p, t) for p, t in pairs if is_float(p)]
-        values, found = forward.value_and_tangents(
-            outputs, [p for p, _ in floats], [t for _, t in floats]
-        )
+        pairs = zip(leaves(traced.args[:n]), leaves(traced.args[n:]), strict=True)
+        pairs = [(p, t) for p, t in pairs if is_float(p)]
+        floats = [p for p, _ in pairs]
+        given = _fitted("jvp: tangent", "primal", [t for _, t in pairs], floats)
+        along = [or_zeros(t, p) for t, p in zip(given, floats, strict=True)]
+        values, found = forward.value_and_tangents(outputs, floats, along)
         moved = iter(found)
         forms.append(traced.result)
         forms.append(rebuilt(traced.result, lambda _: next(moved)))
         return [*values, *(t for t in found if t is not None)]
 
+    if [len(list(leaves(p))) for p in primals] != [len(list(leaves(t))) for t in tangents]:
+        raise ShapeError(
+            f"jvp: {len(list(leaves(tuple(tangents))))} tangents for "
+            f"{len(list(leaves(tuple(primals))))} primals; want the same structure of both"
+        )
     tangents = tuple(arrays_like(p, t) for p, t in zip(primals, tangents, strict=True))
     out = iter(transform(pushed, (*primals, *tangents), {}, build))
     return packed(forms[0], out), packed(forms[1], out)
 
 
 def grad_source(f: Callable[..., Any], *examples: Any, wrt: Wrt = 0) -> str:
-    """The gradient of `f` as readable Python on numpy arrays, given `np` and `cloud.ops` as `ops`.
+    """The gradient of `f` as a readable module of Python that needs numpy alone. Its last function
+    gives the same numbers: of a loop with a loop, of a recursion with a recursion.
 
     `examples`: arrays, structures of them, or shapes of float32 arrays, one for each argument;
     without them every argument is a scalar.
@@ -160,6 +170,26 @@ def _scalar(traced: Traced, f: Callable[..., Any], who: str) -> Value:
     if y.shape != ():
         raise ShapeError(f"{who}: {_name(f)} gives shape {shape_text(y.shape)}, want a scalar")
     return y
+
+
+def _fitted(what: str, of: str, given: Sequence[Any], values: Sequence[Any]) -> list[Value | None]:
+    """One cotangent or tangent for each value, cast to its type; None for what is no float.
+
+    Raises ShapeError where their number or shapes differ.
+    """
+    if len(given) != len(values):
+        raise ShapeError(f"{what}s: {len(given)} given, want {len(values)}, one for each {of}")
+    found: list[Value | None] = []
+    for i, (g, v) in enumerate(zip(given, values, strict=True)):
+        if g is None or not (isinstance(v, Value) and v.dtype.is_float):
+            found.append(None)
+            continue
+        g = g if isinstance(g, Value) else Constant(np.asarray(g, v.dtype.numpy))
+        if g.shape != v.shape:
+            shapes = f"is {shape_text(g.shape)}, want {shape_text(v.shape)}"
+            raise ShapeError(f"{what} {i} {shapes}, the shape of the {of}")
+        found.append(g if g.dtype is v.dtype else OPS["cast"](g, to=v.dtype))
+    return found
 
 
 def _values(tree: Any) -> list[Value]:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import keyword
 from collections import Counter
-from collections.abc import Sequence
-from enum import Enum
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from cloud.reference_source import definitions, expression
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Node, Value, shape_text
-from ir.op import OPS
 from ir.walk import functions, walk
 
 INFIX = {
@@ -33,31 +31,41 @@ MOST_INLINE = 16  # elements of a constant that is written into the source
 
 
 def python_source(graph: Graph, name: str) -> str:
-    """A function of the graph's inputs, then its weights and large constants by name.
+    """A function of the graph's inputs, then its weights by name; large constants stand above it.
 
-    The text needs `np` (numpy) and `ops` (cloud.ops) and runs on numpy arrays.
+    The text is a module that needs numpy alone: operators are expressions of numpy, or, where one
+    takes more, functions above, taken from the operators' references.
     """
-    names = _Names(graph)
+    helpers = definitions(node for g in walk([graph]) for node in g.nodes)
+    names = _Names(graph, {name, *helpers})
     writer = _Writer(names)
-    writer.lines += [f"def {name}({', '.join(names.parameters)}):", *_sizes(graph, names)]
+    writer.lines += [f"def {name}({', '.join(names.parameters)}):"]
+    for parameter in names.parameters:
+        writer.line(1, f"{parameter} = np.asarray({parameter})")
+    writer.lines += _sizes(graph, names)
     writer.functions(graph)
     writer.nodes(graph, 1)
     writer.line(1, f"return {names.all(graph.roots)}")
-    return "\n".join([*writer.lines, ""])
+    function = "\n".join([*writer.lines, ""])
+    imports = [text for text in helpers.values() if text.startswith(("import ", "from "))]
+    above = [text for text in helpers.values() if text not in imports]
+    above += [f"{name} = {_array(c)}" for name, c in names.tables.items()]
+    return "\n\n\n".join(["\n".join([*imports, "import numpy as np"]), *above, function])
 
 
 class _Names:
     """A name for every value: the user's own where there is one, else x0, t0 …"""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, taken: Collection[str]) -> None:
         self.names: dict[Value, str] = {}
-        self.taken = {"np", "ops", *graph.symbols}
+        self.taken = {"np", *taken, *graph.symbols}
         self.parameters: list[str] = []
         self.unnamed = 0
         self.functions = {f: self.new(f.name) for f in functions(graph)}
         leaves = dict.fromkeys(v for g in walk([graph]) for v in g.leaves)
-        large = (v for v in leaves if isinstance(v, Constant) and v.data.size > MOST_INLINE)
-        for v in (*graph.inputs, *graph.weights, *large):
+        large = [v for v in leaves if isinstance(v, Constant) and v.data.size > MOST_INLINE]
+        self.tables = {self.give(v, v.name or "table"): v for v in large}
+        for v in (*graph.inputs, *graph.weights):
             self.parameters.append(self.give(v, v.name or f"x{len(self.parameters)}"))
         outputs = dict(zip(graph.outputs, graph.output_names, strict=True))
         for v in (v for node in graph.nodes for v in node.results):
@@ -199,16 +207,12 @@ class _Writer:
 
     def value(self, node: Node, texts: Sequence[str] | None = None) -> str:
         """What a node computes; `texts`: of its inputs, in place of their names."""
-        changed = {k: a for k, a in node.attrs.items() if a != OPS[node.op.name].attrs[k]}
-        if node.op.name in INFIX and not changed:
+        if node.op.name in INFIX and node.attrs == node.op.attrs:
             return self._infix(node, texts)
         args = list(texts) if texts else [self.names.of(v) for v in node.inputs]
         while args and args[-1] == "None":
             args.pop()
-        if node.op.name == "neg":
-            return f"-{args[0]}"
-        attrs = [f"{k}={_attr(a)}" for k, a in changed.items()]
-        return f"ops.{node.op.name}({', '.join([*args, *attrs])})"
+        return expression(node, args)
 
     def _infix(self, node: Node, texts: Sequence[str] | None) -> str:
         """`a + b`; beside an array of the same type a number needs no type."""
@@ -248,12 +252,6 @@ def _array(c: Constant) -> str:
     if _is_number(c):
         return f"{name}({c.data.item()!r})"
     numbers = repr(c.data.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")
+    if 0 in c.data.shape:
+        return f"np.zeros({c.data.shape}, {name})"
     return f"np.array({numbers}, {name})"
-
-
-def _attr(a: Any) -> str:
-    if isinstance(a, Enum):
-        return repr(a.value)
-    if isinstance(a, tuple):
-        return "(" + "".join(f"{x}, " for x in a).rstrip(" " if len(a) == 1 else ", ") + ")"
-    return repr(np.asarray(a).item()) if not hasattr(a, "terms") else str(a)

@@ -14,6 +14,8 @@ from cloud import interpreter, modes, parse
 from cloud.compile.program import Program, counters
 from cloud.eager import NeedsTrace, Tensor, array_of, at_once
 from cloud.execute import program_for
+from cloud.parse.structure import leaves as tree_leaves
+from cloud.parse.structure import of_record, record
 from cloud.tracing import is_training, tracing
 from ir.dtype import DType
 from ir.errors import GraphError
@@ -60,7 +62,7 @@ class Jitted:
         form = flatten((args, kwargs), leaves)
         values = [x for x in leaves if isinstance(x, Value)]
         if any(not isinstance(x, (Tensor, Weight)) for x in values):
-            return self.f(*args, **kwargs)  # inside of another trace
+            return parse.call(self.f, *args, **kwargs)  # inside of another trace
         if modes.mode() == "eager":
             with suppress(NeedsTrace):
                 return _at_once(self.f, form, leaves)
@@ -141,7 +143,8 @@ class Compiled:
 
 
 _LEAF = "*"
-_DATA = (np.ndarray, np.generic, float, Value)
+_ARRAY = (np.ndarray, np.generic, Value)
+_DATA = (*_ARRAY, float)
 
 
 def flatten(x: Any, leaves: list[Any]) -> Hashable:
@@ -154,6 +157,8 @@ def flatten(x: Any, leaves: list[Any]) -> Hashable:
     if isinstance(x, (list, tuple)):
         kind: Any = type(x)
         return kind, tuple([flatten(v, leaves) for v in x])
+    if (names := record(x)) is not None and not _is_setting(x):
+        return type(x), tuple([(name, flatten(getattr(x, name), leaves)) for name in names])
     if isinstance(x, Hashable):
         return object, _Static(x)
     raise TypeError(f"{type(x).__name__}: want arrays, numbers, or dicts, lists, tuples of them")
@@ -168,10 +173,17 @@ def unflatten(form: Any, leaves: Iterator[Any]) -> Any:
         return held.x
     if kind is dict:
         return {k: unflatten(v, leaves) for k, v in held}
+    if hasattr(kind, "__dataclass_fields__"):
+        return of_record(kind, {k: unflatten(v, leaves) for k, v in held})
     items = [unflatten(v, leaves) for v in held]
     if kind in (list, tuple):
         return kind(items)
     return kind(*items)  # a named tuple
+
+
+def _is_setting(x: Any) -> bool:
+    """Whether a dataclass is part of the form by its value: it can be, and holds no data."""
+    return isinstance(x, Hashable) and not any(isinstance(v, _ARRAY) for v in tree_leaves(x))
 
 
 class _Static:

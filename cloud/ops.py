@@ -20,4 +20,5 @@ def __dir__() -> list[str]:
     return sorted([*OPS, *_FUNCTIONS])
 
 
-_FUNCTIONS = ("split", "squeeze", "unsqueeze", "flatten")  # short for reshape and slice
+# short for reshape, slice and broadcast_to
+_FUNCTIONS = ("split", "squeeze", "unsqueeze", "flatten", "slice_axis", "tile")

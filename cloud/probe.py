@@ -17,8 +17,8 @@ def run_until(target: Any, node: Node | Value | str | int, *args: Any) -> Array 
 
     `target`: a graph, or a function that is traced. `node`: a node or a value of the graph, the
     name of a value, the number of a node in order, an operator's name (its first node; "relu.2" is
-    its third), or the place in the source, "file.py:12" (the last node from there). Only what it
-    needs is run. Raises GraphError where there is no such node.
+    its third), or the place in the source, "file.py:12" or a module's path (the last node from
+    there). Only what it needs is run. Raises GraphError where there is no such node.
     """
     graph, arrays = _graph_of(target, args)
     found = _find(graph, node)
@@ -59,7 +59,10 @@ def _find(graph: Graph, node: Node | Value | str | int) -> Node | Value:
             raise GraphError(f"node {node}: the graph has {len(graph.nodes)}")
         return graph.nodes[node]
     values = [v for n in graph.nodes for v in n.results]
-    named: dict[str, Node | Value] = {n.source: n for n in graph.nodes if n.source}
+    named: dict[str, Node | Value] = {}
+    for n in graph.nodes:  # by the module's path, by the line, and by both
+        part, _, line = n.source.removesuffix(")").partition(" (")
+        named |= {text: n for text in (part, line, n.source) if text}
     counts: dict[str, int] = {}
     for n in graph.nodes:
         i = counts[n.op.name] = counts.get(n.op.name, -1) + 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from cloud.parse.machine import Machine
 from cloud.parse.table import TABLE
+from cloud.parse.values import METHODS, OWN_METHODS, SIZES
 from ir.dtype import DType
 from ir.graph import Array, Constant, Value
 from ir.op import OPS
@@ -17,10 +18,7 @@ from ir.ops.shaping import resolved_shape
 
 NUMBERS = (int, float, np.ndarray, np.generic, Value)
 # what numpy's arrays offer on themselves and tensors have from the front end
-LIKE_ARRAYS = {
-    "T", "ndim", "size", "sum", "mean", "max", "min", "prod", "cumsum", "argmax", "argmin",
-    "dot", "clip", "reshape", "astype", "transpose", "flatten", "ravel", "copy",
-}  # fmt: skip
+LIKE_ARRAYS = METHODS | OWN_METHODS | SIZES
 
 
 class NeedsTrace(TypeError):

@@ -11,6 +11,7 @@ from typing import Any
 from cloud import ops
 from ir.errors import GraphError
 from ir.graph import Value, Weight, shape_text
+from ir.op import PART
 
 
 @dataclass
@@ -26,8 +27,24 @@ class Tracing:
     training: bool = False
     updates: dict[Weight, Value] = field(default_factory=dict)  # results of update operators
     calls: list[tuple[Any, Any]] = field(default_factory=list)  # what each module gave
+    _paths: dict[int, str] = field(default_factory=dict)  # of modules, while one is called
     _states: dict[Weight, Value] = field(default_factory=dict)  # the same, without overwriting
     _drawn: dict[Weight, int] = field(default_factory=dict)  # how many keys were taken
+
+    @contextmanager
+    def inside(self, module: Any) -> Iterator[None]:
+        """Nodes that are made in the block say in their source which module makes them: by its
+        path from the outermost one that is being called."""
+        outermost = not self._paths
+        if outermost:
+            self._paths = {id(m): path for path, m in module.modules().items()}
+        token = PART.set(self._paths.get(id(module), PART.get()))
+        try:
+            yield
+        finally:
+            PART.reset(token)
+            if outermost:
+                self._paths = {}
 
     def state(self, weight: Weight) -> Value:
         """The weight's value at this point of the trace."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def sample_inputs(
     if data:
         check_data(graph, data, "check data")
         size = _batch(graph)
-        rows = min(len(data[v.name or ""]) for v in graph.inputs) // size
+        rows = min((len(data[v.name or ""]) for v in graph.inputs), default=size) // size
         return [
             {
                 v.name or "": data[v.name or ""][i * size : (i + 1) * size].astype(v.dtype.numpy)
@@ -42,6 +43,9 @@ def sample_inputs(
     for name, (low, high) in (model.symbol_ranges if model else {}).items():
         sizes[name] = min(max(sizes.get(name, low), low), high)
     _check_sizes(graph, sizes)
+    elements = sum(math.prod(evaluate(d, sizes) for d in v.shape) for v in graph.inputs)
+    if count * elements > MOST:
+        raise ConvertError(f"{count} inputs of {elements} numbers each, want at most {MOST} in all")
     rng = np.random.default_rng(0)
     return [{v.name or "": _random(v, sizes, rng) for v in graph.inputs} for _ in range(count)]
 
@@ -105,7 +109,11 @@ def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> Reference:
 def compare(
     names: Sequence[str], want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
 ) -> list[Agreement]:
-    """For each output, how far it is off; a NaN or infinity on one side alone is infinitely far."""
+    """For each output, how far it is off; a NaN or infinity on one side alone is infinitely far.
+
+    Raises ConvertError for another shape, and where no number of an output can be compared, for the
+    source gives nothing but NaN and infinities.
+    """
     return [
         _compare(name, [w[i] for w in want], [g[i] for g in got]) for i, name in enumerate(names)
     ]
@@ -113,6 +121,7 @@ def compare(
 
 def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreement:
     worst = largest = noise = signal = 0.0
+    odd = count = 0
     for a, b in zip(want, got, strict=True):
         x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
         if x.shape != y.shape:
@@ -127,8 +136,14 @@ def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreemen
         largest = max(largest, float(size.max(initial=0.0)))
         noise += float(np.square(difference).sum())
         signal += float(np.square(size).sum())
+        odd, count = odd + int(x.size - np.isfinite(x).sum()), count + x.size
+    if odd and odd == count:
+        raise ConvertError(
+            f"output {name}: all {count} numbers of the source's own answers are NaN or infinite, "
+            "which agrees with anything; want inputs that it can answer (check data)"
+        )
     rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
-    return Agreement(name, worst, worst / max(largest, TINY), float(rms))
+    return Agreement(name, worst, worst / max(largest, TINY), float(rms), odd, count)
 
 
 def _batch(graph: Graph) -> int:

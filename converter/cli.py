@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 import tomllib
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from converter.pipeline import KINDS, QUANTIZE, bisect, convert
 from converter.training import LOSSES, TrainSpec
 from ir.files import write_whole
 from ir.version import version
+from lite_runtime import LiteError
+from lite_runtime.console import exit_code, one_line, printable
+from lite_runtime.files import read_arrays, read_file
 
 EXAMPLES = """examples:
   ms-convert model.onnx                        writes model.ms, checked against model.onnx
@@ -26,21 +30,22 @@ EXAMPLES = """examples:
   ms-convert model.onnx --input image=batch,3,224,224 --report report.json
   ms-convert saved.ms -o fast.ms --sign release.key
 """
+MOST_CONFIG_BYTES = 1 << 20  # of a file of flags or a key
 DEFAULT_OPTIMIZER = TrainSpec().optimizer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0: written and agrees; 1: failed, one line says why; 2: wrong usage."""
-    parser = _parser()
-    args = parser.parse_args(argv)
-    _check_usage(parser, args)
-    try:
+
+    def work() -> int:
+        parser = _parser()
+        args = parser.parse_args(argv)
+        _check_usage(parser, args)
         return _run(args)
-    except (ConvertError, ImportError) as e:
-        print(f"ms-convert: {e}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print("ms-convert: interrupted; nothing was written", file=sys.stderr)
-    return 1
+
+    # Files are written last, each whole, so an interrupt has left none that is new.
+    errors = (ConvertError, LiteError)
+    return exit_code("ms-convert", work, errors, "interrupted; nothing was written")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -57,12 +62,12 @@ def _run(args: argparse.Namespace) -> int:
         "sign": _key(args.sign),
     }
     if args.train:
-        options["train"] = TrainSpec(args.loss, args.optimizer, args.trainable)
+        options["train"] = TrainSpec(args.loss, args.optimizer, args.trainable, args.accumulate)
     if args.bisect:
         found = bisect(args.model, **options)
         print(f"{found} is the first step that breaks agreement" if found else "every step agrees")
         return 1 if found else 0
-    report = convert(args.model, args.o or Path(args.model).with_suffix(".ms"), **options)
+    report = convert(args.model, _target(args), **options)
     print(report.to_json() if args.json else report)
     if args.report:
         try:
@@ -74,6 +79,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Flags that do not go together are wrong usage."""
+    if not args.model:
+        parser.error("argument model: '': want the name of a file")
     if args.quantize == "int8" and not args.calibration:
         parser.error("--quantize int8 needs --calibration F.npz")
     if args.calibration and args.quantize == "none":
@@ -81,10 +88,23 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     if args.keep_float and args.quantize == "none":
         parser.error("--keep-float is for --quantize")
     changed = args.trainable != ["*"] or args.optimizer != DEFAULT_OPTIMIZER
-    if not args.train and (changed or args.loss != "softmax_cross_entropy"):
-        parser.error("--loss, --optimizer and --trainable are for --train")
+    changed = changed or args.accumulate or args.loss != "softmax_cross_entropy"
+    if not args.train and changed:
+        parser.error("--loss, --optimizer, --trainable and --accumulate are for --train")
     if not args.o and args.kind != "onnx" and Path(args.model).suffix == ".ms" and not args.bisect:
         parser.error("-o is needed: the default would overwrite the source")
+    if args.report and any(_is_same(args.report, path) for path in (args.model, _target(args))):
+        parser.error(f"--report {args.report}: is the model, want another file to write")
+
+
+def _target(args: argparse.Namespace) -> str:
+    """The file to write; by default beside the source."""
+    return str(args.o or os.path.splitext(args.model)[0] + ".ms")
+
+
+def _is_same(a: str, b: str) -> bool:
+    """Whether two paths are one file, which need not be there yet."""
+    return os.path.realpath(a) == os.path.realpath(b)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,7 +115,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     p.add_argument("model", help="the source model")
-    p.add_argument("-o", metavar="OUT.ms", help="the file to write (default: beside the source)")
+    p.add_argument(
+        "-o", "--target", dest="o", metavar="OUT.ms", help="file to write (default: by the source)"
+    )
     p.add_argument("--from", dest="kind", choices=KINDS, help="its kind (default: by content)")
     p.add_argument(
         "--input",
@@ -146,6 +168,9 @@ def _add_training(p: Any) -> None:
         metavar="PATTERN",
         help="weights that train, by name; all others are frozen (default: all train)",
     )
+    p.add_argument(
+        "--accumulate", action="store_true", help="add entries that do a training step in parts"
+    )
 
 
 def _add_checks(p: Any) -> None:
@@ -159,7 +184,7 @@ def _add_checks(p: Any) -> None:
     p.add_argument("--check-data", metavar="F.npz", help="real inputs to compare on")
     p.add_argument(
         "--tol",
-        type=float,
+        type=_tolerance,
         help="largest error: of float32 the largest difference over the largest value (default "
         "1e-4), of int8 the root mean square over that of the value (default 0.1)",
     )
@@ -177,19 +202,25 @@ class _WithConfig(argparse.ArgumentParser):
             self.set_defaults(**self._config(first.config))
         return super().parse_args(args, namespace)
 
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
     def _config(self, path: str) -> dict[str, Any]:
         """The flags of the file, as if they stood on a command line."""
         try:
-            flags = tomllib.loads(Path(path).read_text())
+            flags = tomllib.loads(read_file(path, MOST_CONFIG_BYTES).decode())
         except OSError as e:
-            self.error(f"{path}: {e.strerror}")
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+            self.error(one_line(e))
+        except LiteError as e:
+            self.error(str(e))
+        except (ValueError, RecursionError) as e:  # no text, no TOML, or nested without end
             self.error(f"{path}: {e}")
-        actions = {a.option_strings[-1].lstrip("-"): a for a in self._actions if a.option_strings}
-        for name in ("config", "help", "version"):
-            actions.pop(name)
+        own = ("config", "help", "version")
+        taken = [a for a in self._actions if a.option_strings and a.dest not in own]
+        actions = {text.lstrip("-"): a for a in taken for text in a.option_strings}
         if unknown := flags.keys() - actions.keys():
-            self.error(f"{path}: unknown flags {sorted(unknown)}; there are {sorted(actions)}")
+            have = ", ".join(sorted(a.option_strings[-1].lstrip("-") for a in taken))
+            self.error(f"{path}: unknown flags {sorted(unknown)}; there are {have}")
         line = ["model"]
         for name, value in flags.items():
             flag = actions[name].option_strings[-1]
@@ -209,9 +240,11 @@ class _WithConfig(argparse.ArgumentParser):
 def _shape(text: str) -> tuple[str, list[int | str]]:
     name, _, sizes = text.partition("=")
     parts = [s.strip() for s in sizes.split(",")]
-    if not name or not all((p.isdigit() and int(p) > 0) or p.isidentifier() for p in parts):
+    if not name or not all(
+        (p.isdecimal() and len(p) < 12 and int(p) > 0) or p.isidentifier() for p in parts
+    ):
         raise argparse.ArgumentTypeError(f"{text!r}: want NAME=SIZES such as x=batch,3,224,224")
-    return name, [int(p) if p.isdigit() else p for p in parts]
+    return name, [int(p) if p.isdecimal() else p for p in parts]
 
 
 def _optimizer(text: str) -> str:
@@ -223,34 +256,30 @@ def _optimizer(text: str) -> str:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
     return int(text)
 
 
-def _arrays(path: str | None) -> dict[str, np.ndarray] | None:
-    if path is None:
-        return None
+def _tolerance(text: str) -> float:
     try:
-        file = np.load(path, allow_pickle=False)
-        if isinstance(file, np.ndarray):
-            raise ConvertError(f"{path}: one array without a name, want an .npz file of arrays")
-        with file:
-            return dict(file)
-    except OSError as e:
-        raise ConvertError(f"{path}: {e.strerror or e}") from None
-    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as e:
-        raise ConvertError(f"{path}: not an .npz file of arrays ({e})") from None
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 0")
+    return value
+
+
+def _arrays(path: str | None) -> dict[str, np.ndarray] | None:
+    return None if path is None else read_arrays(path)
 
 
 def _key(path: str | None) -> bytes | None:
     """The 32 bytes of an Ed25519 private key."""
     if path is None:
         return None
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as e:
-        raise ConvertError(f"{path}: {e.strerror}") from None
+    raw = read_file(path, MOST_CONFIG_BYTES)
     if raw.startswith(b"-----BEGIN"):
         return _pem_key(raw, path)
     try:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError, UnsupportedError
+from converter.onnx_functions import written_out
 from converter.onnx_rules import RULES, Item, Reader, as_value
-from converter.onnx_rules.common import narrow
+from converter.onnx_rules.common import narrow, without_nan
 from ir.dtype import DType
 from ir.errors import IrError
 from ir.graph import Graph, Model, Value, Weight
@@ -75,7 +76,10 @@ def parse(source: Any) -> Any:
         else:
             proto = source
         if proto.functions:
-            proto = onnx.inliner.inline_local_functions(proto)
+            proto = written_out(onnx, proto)
+    except ConvertError as e:
+        name = source if isinstance(source, (str, Path)) else "model"
+        raise ConvertError(f"{name}: {e}") from None
     except Exception as e:  # protobuf's and onnx's own error types are not public
         name = source if isinstance(source, (str, Path)) else "model"
         reason = f"{type(e).__name__}: {' '.join(str(e).split())}".removesuffix(": ")
@@ -165,13 +169,7 @@ def _initializer(onnx: Any, tensor: Any) -> Item:
         raise ConvertError(f"initializer {tensor.name!r}: {reason}") from None
     if array.dtype.kind != "f":
         return array  # type: ignore[no-any-return]
-    array = narrow(array)
-    if np.isnan(array).any():
-        places = np.argwhere(np.isnan(array))
-        raise ConvertError(
-            f"initializer {tensor.name!r}: {len(places)} of {array.size} numbers are NaN, "
-            f"the first at {places[0].tolist()}"
-        )
+    array = without_nan(narrow(array), f"initializer {tensor.name!r}")
     if array.dtype == np.float32 and array.size > 1:
         return Weight(array, name=tensor.name, trainable=False)
     return array

@@ -13,6 +13,7 @@ import numpy as np
 
 from converter import check
 from converter.errors import ConvertError
+from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.report import Report, count_int8, count_nodes
@@ -21,6 +22,7 @@ from ir import model_file
 from ir.errors import IrError
 from ir.files import write_whole
 from ir.graph import Array, Graph, Model
+from lite_runtime.files import read_file
 
 QUANTIZE = ("none", "int8")
 KINDS = ("onnx", "ms")
@@ -105,7 +107,8 @@ def _one_error(source: Source) -> Iterator[None]:
         raise ConvertError(f"{e.filename or _name(source)}: {e.strerror}") from e
     except (IrError, lite.LiteError, MemoryError, ValueError) as e:
         text = " ".join(str(e).split()) or type(e).__name__
-        raise ConvertError(f"{_name(source)}: {text}") from e
+        place = "" if text.startswith(f"{_name(source)}: ") else f"{_name(source)}: "
+        raise ConvertError(place + text) from e
 
 
 class _Conversion:
@@ -131,6 +134,8 @@ class _Conversion:
         self.report.entries = list(done.entries)
         if any(g.updates for g in done.entries.values()):
             self.report.trainable = [w.name or "" for w in done.weights if w.trainable]
+        if self.asked.train:
+            done.metadata.update(promises(model_file.write(done)))
         data = model_file.write(done, sign_with=self.asked.sign)
         self.report.target_bytes = len(data)
         self.check(data)
@@ -248,7 +253,7 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
     """The source as a model, what kind it is, and its size in bytes."""
     if isinstance(source, Model):
         return source, "model", sum(w.data.nbytes for w in source.weights)
-    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    data = source if isinstance(source, bytes) else read_file(source)
     if len(data) < 16:
         raise ConvertError(f"{_name(source)}: {len(data)} bytes; too short for any model")
     kind = asked.kind or kind_of(data)

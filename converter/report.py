@@ -10,6 +10,7 @@ from typing import Any
 
 from ir.dtype import DType
 from ir.graph import Graph
+from lite_runtime.console import lines_text
 
 BRIDGES = ("quantize", "dequantize", "requantize")  # between int8 and float32: no work of the model
 
@@ -19,13 +20,16 @@ class Agreement:
     """How far one output is from the source model's, over all checked inputs.
 
     `relative`: the largest difference over the largest value; `rms`: the root of the mean square of
-    the difference over that of the value.
+    the difference over that of the value; `odd`: how many of the source's `count` numbers are NaN
+    or infinite, which count as right where they are the same.
     """
 
     output: str
     max_difference: float
     relative: float
     rms: float
+    odd: int = 0
+    count: int = 0
 
 
 @dataclass
@@ -81,14 +85,17 @@ class Report:
             names = ", ".join(self.trainable) or "nothing"
             lines.append(f"entries: {', '.join(self.entries)}; trains {names}")
         lines += [self._agreement_line(a) for a in self.agreement]
-        return "\n".join(lines)
+        return lines_text(lines)
 
     def _agreement_line(self, a: Agreement) -> str:
         text = f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
         text += f"{a.max_difference:.3g}, relative {a.relative:.3g}"
         if self.quantize == "int8":
             text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
-        return f"{text} (tolerance {self.tolerance:g})"
+        text += f" (tolerance {self.tolerance:g})"
+        if a.odd:
+            text += f"; {a.odd} of the source's {a.count} numbers are NaN or infinite, here too"
+        return text
 
     def _noisiest(self) -> list[str]:
         worst = sorted(self.layers, key=lambda row: row["sqnr_db"])[:3]

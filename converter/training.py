@@ -31,11 +31,14 @@ LOSSES = {
 @dataclass(frozen=True)
 class TrainSpec:
     """What is trained on the device: `loss`, `optimizer` as text such as "sgd:lr=0.01" or
-    "momentum:lr=0.01,momentum=0.9", and shell patterns of the weights that move."""
+    "momentum:lr=0.01,momentum=0.9", and shell patterns of the weights that move. `accumulate`: two
+    entries more, which do a step in parts (`cloud.train.graphs.accumulation_graphs`): batches
+    larger than the device's memory."""
 
     loss: str = "softmax_cross_entropy"
     optimizer: str = "sgd:lr=0.01"
     trainable: Sequence[str] = field(default_factory=lambda: ["*"])
+    accumulate: bool = False
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
@@ -81,7 +84,8 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
 
 
 def add_training(infer: Graph, spec: TrainSpec) -> dict[str, Graph]:
-    """`infer`, and the entries `loss` and `train` over the same weights."""
+    """`infer`, and the entries `loss` and `train` over the same weights; with `accumulate` those
+    that do a step in parts."""
     if len(infer.outputs) != 1:
         raise ConvertError(f"training needs one output, the model has {list(infer.output_names)}")
     (y,) = infer.outputs
@@ -96,5 +100,6 @@ def add_training(infer: Graph, spec: TrainSpec) -> dict[str, Graph]:
         {v.name or f"input{i}": Value(v.shape, v.dtype) for i, v in enumerate(infer.inputs)},
         dict([target]),
         outputs=infer.output_names,
+        accumulate=spec.accumulate,
     )
     return {**trained.entries, "infer": infer}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
@@ -16,11 +15,9 @@ from fl_server.clients import Caller, claimed_client
 from fl_server.errors import Malformed, NotFound
 from fl_server.guard import SMALL_BODY
 from fl_server.live import FAILED, FINISHED
+from fl_server.service import Service
 from fl_server.settings import Settings, TaskSettings
 from fl_server.weights import weights_vector
-
-if TYPE_CHECKING:
-    from fl_server.app import Service
 
 # What fits every database's integer.
 _Count = Annotated[int, Path(ge=0, lt=2**31)]
@@ -30,149 +27,18 @@ _Version = Annotated[int, Query(ge=-1, lt=2**31)]
 def device_routes(service: Service) -> APIRouter:
     """What devices call. Each request but an enrolment is signed (messages.request_signed)."""
     router = APIRouter(tags=["device"])
-    rounds, clients = service.rounds, service.clients
-    poll_s = service.settings.poll_s
-
-    async def called(request: Request) -> tuple[Caller, bytes]:
-        header = request.headers.get(wire.AUTHORIZATION, "")
-        claimed_client(header)
-        body = await request.body()
-        query = f"?{request.url.query}" if request.url.query else ""
-        target = request.url.path + query
-        arguments = header, request.method, target, body
-        return await asyncio.to_thread(clients.authenticate, *arguments), body
-
-    async def awaited(look: Callable[[], bytes | None]) -> Response:
-        found = await service.bell.until(look, poll_s)
-        if found is None:
-            return Response(status_code=204, headers={wire.RETRY_MS: "0"})
-        return _binary(found)
-
-    @router.post("/enrol")
-    async def enrol(request: Request) -> Response:
-        message = wire.Enrol.from_bytes(await request.body())
-        return _binary((await asyncio.to_thread(clients.enrol, message)).to_bytes())
-
-    @router.post("/checkin")
-    async def check_in(request: Request) -> Response:
-        caller, body = await called(request)
-        message = wire.CheckIn.from_bytes(body)
-        reply = await service.bell.until(lambda: rounds.check_in(caller, message), poll_s)
-        return _binary((reply or rounds.wait_reply()).to_bytes())
-
-    @router.get("/sessions/{session}/{stage}")
-    async def reply(request: Request, session: str, stage: str) -> Response:
-        caller, _ = await called(request)
-        follows = {"adverts": "advertise", "shares": "share"}
-        follows |= {"survivors": "vector", "agreements": "agree"}
-        if stage not in follows:
-            raise NotFound(f"there is no {stage} to get")
-        return await awaited(lambda: rounds.get(caller, session, follows[stage]))
-
-    @router.put("/sessions/{session}/{stage}")
-    async def message(request: Request, session: str, stage: str) -> Response:
-        stages = {"shares": "share", "vector": "vector", "agree": "agree", "reveal": "reveal"}
-        if stage not in stages:
-            raise NotFound(f"there is no {stage} to put")
-        if stage == "vector":
-            # The signature covers the body; who cannot be of the session need not send one.
-            client = claimed_client(request.headers.get(wire.AUTHORIZATION, ""))
-            size = await asyncio.to_thread(rounds.vector_size, session, client)
-            if request.headers.get("content-length") != str(size):
-                raise Malformed(f"a vector of this session has {size} bytes")
-        caller, body = await called(request)
-        await asyncio.to_thread(rounds.put, caller, session, stages[stage], body)
-        return Response(status_code=204)
-
-    @router.get("/models/{digest}")
-    async def model(request: Request, digest: str) -> Response:
-        await called(request)
-        path = service.store.blob_path(_digest(digest))
-        headers = {"etag": f'"{digest}"'}
-        return FileResponse(path, media_type="application/octet-stream", headers=headers)
-
-    @router.get("/tasks/{task}/rounds/{number}/transcript")
-    async def round_transcript(request: Request, task: str, number: _Count) -> Response:
-        if not is_admin(request.headers.get(wire.AUTHORIZATION, ""), service.admin_token):
-            await called(request)
-        with service.store.begin() as db:
-            found = transcript.lines(db, task, number)
-        if not found:
-            raise NotFound(f"task {task} has no round {number}")
-        return PlainTextResponse("\n".join(found) + "\n", media_type="application/x-ndjson")
-
+    _add_check_in(router, service)
+    _add_session(router, service)
+    _add_downloads(router, service)
     return router
 
 
 def admin_routes(service: Service) -> APIRouter:
     """What an operator calls; whoever gets here has shown the token to the guard."""
-    rounds = service.rounds
     router = APIRouter(prefix="/admin", tags=["admin"])
-
-    def status(name: str) -> dict[str, Any]:
-        task = rounds.tasks.get(name)
-        listed = record.of_task(service.store, name)
-        live = rounds.live(name)
-        for entry in listed:
-            if live is not None and entry["number"] == live.number:
-                entry |= {"counts": live.counts(), "deadline": live.deadline}
-        return {
-            "name": name,
-            "state": task.state,
-            "error": task.error,
-            "model": task.model.hex(),
-            "settings": task.settings.model_dump(),
-            "version": rounds.weights.latest(name).version,
-            "rounds": listed,
-        }
-
-    @router.post("/blobs")
-    async def add_blob(request: Request) -> dict[str, str]:
-        digest = await asyncio.to_thread(service.store.put_blob, await request.body())
-        return {"digest": digest.hex()}
-
-    @router.post("/tasks")
-    async def create_task(settings: TaskSettings, model: str, weights: str) -> dict[str, Any]:
-        initial = weights_vector(service.store.get_blob(_digest(weights)))
-        await asyncio.to_thread(rounds.create_task, settings, _digest(model), initial)
-        return status(settings.name)
-
-    @router.get("/tasks")
-    def list_tasks() -> list[dict[str, Any]]:
-        return [status(task.name) for task in rounds.tasks.all()]
-
-    @router.get("/tasks/{name}")
-    async def show_task(name: str, after: _Version = -1) -> dict[str, Any]:
-        """The status; with `after`, held until more rounds than that are over, or the task is."""
-
-        def look() -> dict[str, Any] | None:
-            found = status(name)
-            over = sum(entry["stage"] in (FINISHED, FAILED) for entry in found["rounds"])
-            return found if over > after or found["state"] != "running" else None
-
-        return await service.bell.until(look, service.settings.poll_s) or status(name)
-
-    @router.post("/tasks/{name}/stop")
-    def stop_task(name: str) -> dict[str, Any]:
-        rounds.stop_task(name)
-        return status(name)
-
-    @router.get("/tasks/{name}/weights")
-    def get_weights(name: str, version: _Version = -1) -> Response:
-        versions = rounds.weights.versions(name)
-        if not -1 <= version < len(versions):
-            raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
-        return _binary(service.store.get_blob(versions[version].digest))
-
-    @router.get("/clients")
-    def count_clients() -> dict[str, int]:
-        return {"enrolled": service.clients.count()}
-
-    @router.post("/clients/{client}/revoke")
-    def revoke_client(client: _Count) -> dict[str, int]:
-        service.clients.revoke(client)
-        return {"revoked": client}
-
+    _add_tasks(router, service)
+    _add_weights(router, service)
+    _add_clients(router, service)
     return router
 
 
@@ -185,6 +51,159 @@ def body_limit(settings: Settings, method: str, path: str) -> int:
 def is_admin(header: str, token: str) -> bool:
     """Whether an authorization header carries the admin token."""
     return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
+
+
+async def _called(service: Service, request: Request) -> tuple[Caller, bytes]:
+    """Who signed the request, and its body.     raises Unauthorised"""
+    header = request.headers.get(wire.AUTHORIZATION, "")
+    claimed_client(header)
+    body = await request.body()
+    query = f"?{request.url.query}" if request.url.query else ""
+    arguments = header, request.method, request.url.path + query, body
+    return await asyncio.to_thread(service.clients.authenticate, *arguments), body
+
+
+def _add_check_in(router: APIRouter, service: Service) -> None:
+    @router.post("/enrol")
+    async def enrol(request: Request) -> Response:
+        message = wire.Enrol.from_bytes(await request.body())
+        return _binary((await asyncio.to_thread(service.clients.enrol, message)).to_bytes())
+
+    @router.post("/checkin")
+    async def check_in(request: Request) -> Response:
+        caller, body = await _called(service, request)
+        message = wire.CheckIn.from_bytes(body)
+        rounds, poll_s = service.rounds, service.settings.poll_s
+        reply = await service.bell.until(lambda: rounds.check_in(caller, message), poll_s)
+        return _binary((reply or rounds.wait_reply()).to_bytes())
+
+
+def _add_session(router: APIRouter, service: Service) -> None:
+    rounds = service.rounds
+
+    @router.get("/sessions/{session}/{stage}")
+    async def reply(request: Request, session: str, stage: str) -> Response:
+        caller, _ = await _called(service, request)
+        follows = {"adverts": "advertise", "shares": "share"}
+        follows |= {"survivors": "vector", "agreements": "agree"}
+        if stage not in follows:
+            raise NotFound(f"there is no {stage} to get")
+        found = await service.bell.until(
+            lambda: rounds.get(caller, session, follows[stage]), service.settings.poll_s
+        )
+        if found is None:
+            return Response(status_code=204, headers={wire.RETRY_MS: "0"})
+        return _binary(found)
+
+    @router.put("/sessions/{session}/{stage}")
+    async def message(request: Request, session: str, stage: str) -> Response:
+        stages = {"shares": "share", "vector": "vector", "agree": "agree", "reveal": "reveal"}
+        if stage not in stages:
+            raise NotFound(f"there is no {stage} to put")
+        if stage == "vector":
+            # The signature covers the body; who cannot be of the session need not send one.
+            client = claimed_client(request.headers.get(wire.AUTHORIZATION, ""))
+            size = await asyncio.to_thread(rounds.vector_size, session, client)
+            if request.headers.get("content-length") != str(size):
+                raise Malformed(f"a vector of this session has {size} bytes")
+        caller, body = await _called(service, request)
+        await asyncio.to_thread(rounds.put, caller, session, stages[stage], body)
+        return Response(status_code=204)
+
+
+def _add_downloads(router: APIRouter, service: Service) -> None:
+    @router.get("/models/{digest}")
+    async def model(request: Request, digest: str) -> Response:
+        await _called(service, request)
+        path = service.store.blob_path(_digest(digest))
+        headers = {"etag": f'"{digest}"'}
+        return FileResponse(path, media_type="application/octet-stream", headers=headers)
+
+    @router.get("/tasks/{task}/rounds/{number}/transcript")
+    async def round_transcript(request: Request, task: str, number: _Count) -> Response:
+        if not is_admin(request.headers.get(wire.AUTHORIZATION, ""), service.admin_token):
+            await _called(service, request)
+        with service.store.begin() as db:
+            found = transcript.lines(db, task, number)
+        if not found:
+            raise NotFound(f"task {task} has no round {number}")
+        return PlainTextResponse("\n".join(found) + "\n", media_type="application/x-ndjson")
+
+
+def _status(service: Service, name: str) -> dict[str, Any]:
+    """A task with all its rounds; the open one with who has sent what."""
+    rounds = service.rounds
+    task = rounds.tasks.get(name)
+    listed = record.of_task(service.store, name)
+    live = rounds.live(name)
+    for entry in listed:
+        if live is not None and entry["number"] == live.number:
+            entry |= {"counts": live.counts(), "deadline": live.deadline}
+    return {
+        "name": name,
+        "state": task.state,
+        "error": task.error,
+        "model": task.model.hex(),
+        "settings": task.settings.model_dump(),
+        "version": rounds.weights.latest(name).version,
+        "rounds": listed,
+    }
+
+
+def _add_tasks(router: APIRouter, service: Service) -> None:
+    rounds = service.rounds
+
+    @router.post("/tasks")
+    async def create_task(settings: TaskSettings, model: str, weights: str) -> dict[str, Any]:
+        initial = weights_vector(service.store.get_blob(_digest(weights)))
+        await asyncio.to_thread(rounds.create_task, settings, _digest(model), initial)
+        return _status(service, settings.name)
+
+    @router.get("/tasks")
+    def list_tasks() -> list[dict[str, Any]]:
+        return [_status(service, task.name) for task in rounds.tasks.all()]
+
+    @router.get("/tasks/{name}")
+    async def show_task(name: str, after: _Version = -1) -> dict[str, Any]:
+        """The status; with `after`, held until more rounds than that are over, or the task is."""
+
+        def look() -> dict[str, Any] | None:
+            found = _status(service, name)
+            over = sum(entry["stage"] in (FINISHED, FAILED) for entry in found["rounds"])
+            return found if over > after or found["state"] != "running" else None
+
+        found = await service.bell.until(look, service.settings.poll_s)
+        return found or _status(service, name)
+
+    @router.post("/tasks/{name}/stop")
+    def stop_task(name: str) -> dict[str, Any]:
+        rounds.stop_task(name)
+        return _status(service, name)
+
+
+def _add_weights(router: APIRouter, service: Service) -> None:
+    @router.post("/blobs")
+    async def add_blob(request: Request) -> dict[str, str]:
+        digest = await asyncio.to_thread(service.store.put_blob, await request.body())
+        return {"digest": digest.hex()}
+
+    @router.get("/tasks/{name}/weights")
+    def get_weights(name: str, version: _Version = -1) -> Response:
+        versions = service.rounds.weights.versions(name)
+        if not -1 <= version < len(versions):
+            raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
+        return _binary(service.store.get_blob(versions[version].digest))
+
+
+def _add_clients(router: APIRouter, service: Service) -> None:
+    @router.get("/clients")
+    def count_clients() -> dict[str, int]:
+        return {"enrolled": service.clients.count()}
+
+    @router.post("/clients/{client}/revoke")
+    def revoke_client(client: _Count) -> dict[str, int]:
+        service.clients.revoke(client)
+        return {"revoked": client}
 
 
 def _digest(text: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_server.console import exit_code, parser_of, progress
+from fl_server.console import exit_code, parser_of, printable, progress, read_word
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.secagg.policy import COHORT_FLOOR
 from fl_server.secagg.run import Stage
@@ -32,7 +33,7 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of("ms-serve", "The federated server.", _SERVE_EXAMPLES)
     _add_place(parser)
     parser.add_argument("--host", default="127.0.0.1", help="(%(default)s)")
-    parser.add_argument("--port", type=int, default=8440, help="0: any (%(default)s)")
+    parser.add_argument("--port", type=_port, default=8440, help="0: any (%(default)s)")
     parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
     parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
     parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
@@ -42,11 +43,11 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     # A word first is a thing to do to a server that runs; without one, this is the server.
     if given and given[0] in ("task", "status"):
         word, rest = given[0], given[1:]
-        options = (_task_parser if word == "task" else _status_parser)().parse_args(rest)
-        work = _create_task if word == "task" else _show_status
-        return exit_code(f"ms-serve {word}", lambda: work(options))
-    options = parser.parse_args(given)
-    return exit_code("ms-serve", lambda: _serve(options))
+        make, work = (
+            (_task_parser, _create_task) if word == "task" else (_status_parser, _show_status)
+        )
+        return exit_code(f"ms-serve {word}", lambda: work(make().parse_args(rest)))
+    return exit_code("ms-serve", lambda: _serve(parser.parse_args(given)))
 
 
 def simulate(arguments: Sequence[str] | None = None) -> int:
@@ -68,15 +69,22 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
     )
     _add_settings(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
-    options = parser.parse_args(arguments)
-    _check_simulation(parser, options)
-    return exit_code("ms-simulate", lambda: _simulate(options))
+
+    def work() -> int:
+        options = parser.parse_args(arguments)
+        _check_simulation(parser, options)
+        return _simulate(options)
+
+    return exit_code("ms-simulate", work)
 
 
 def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Options that no simulation has are wrong usage."""
-    if options.devices < 2 or options.rounds < 1:
-        parser.error(f"{options.devices} devices and {options.rounds} rounds, want 2 and 1 or more")
+    if not 2 <= options.devices <= 256 or options.rounds < 1:
+        given = f"{options.devices} devices and {options.rounds} rounds"
+        parser.error(f"{given}, want 2 to 256 and 1 or more")
+    if options.seed < 0:
+        parser.error(f"--seed {options.seed}: want 0 or more")
     if options.model and not options.data:
         parser.error("--model needs --data, a folder with a .npz file for each device")
     try:
@@ -102,9 +110,23 @@ def _serve(options: argparse.Namespace) -> int:
         authority_key=options.ca_key,
         poll_s=options.poll_s,
     )
-    tls = {"ssl_certfile": options.tls_cert, "ssl_keyfile": options.tls_key}
-    serve_forever(settings, options.host, options.port, tls if options.tls_cert else {})
+    serve_forever(settings, options.host, options.port, _tls(options.tls_cert, options.tls_key))
     return 0
+
+
+def _tls(certificate: str | None, key: str | None) -> dict[str, object]:
+    """uvicorn's options for TLS, none without a certificate.     raises SettingsError"""
+    if not certificate:
+        if key:
+            raise SettingsError(f"--tls-key {key} needs --tls-cert, the certificate")
+        return {}
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        files = f"{certificate} and {key}" if key else certificate
+        raise SettingsError(f"{files}: no certificate with its key in PEM ({reason})") from None
+    return {"ssl_certfile": certificate, "ssl_keyfile": key}
 
 
 def _create_task(options: argparse.Namespace) -> int:
@@ -230,6 +252,12 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or len(text) > 5 or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number from 0 to 65535")
+    return int(text)
+
+
 def _setting(text: str) -> tuple[str, Any]:
     """The name and value of NAME=VALUE."""
     name, equals, value = text.partition("=")
@@ -237,7 +265,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"{text!r}: want NAME=VALUE such as min_cohort=24")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 
@@ -247,18 +275,22 @@ def _token(options: argparse.Namespace) -> str:
         return str(options.token)
     if not path.is_file():
         raise SettingsError(f"{path}: not there; want the server's --folder, or --token")
-    return str(path.read_text().strip())
+    try:
+        return read_word(path)
+    except ValueError:
+        raise SettingsError(f"{path}: not text, want the server's token") from None
 
 
 def _show(status: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(status, indent=1))
         return
-    print(f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}")
+    task = f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}"
+    print(printable(task))
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"
             for name in ("loss", "survivors", "clients")
             if name in entry
         )
-        print(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip())
+        print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -32,30 +34,60 @@ def parser_of(command: str, description: str, examples: str) -> argparse.Argumen
 
 
 def exit_code(command: str, work: Callable[[], int]) -> int:
-    """0, 1 after one line on standard error, or 130 after an interrupt."""
+    """What `work` returns; 1 after one line on standard error; 130 after an interrupt; 141 if
+    nobody reads standard output."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        return work()
+        try:
+            return work()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except KeyboardInterrupt:
-        print(f"{command}: interrupted", file=sys.stderr)
+        progress(f"{command}: interrupted")
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: nothing more to write at exit
+        _drop_output()
+        return 141
+    except (OSError, FlError, MemoryError, RecursionError) as error:
+        _drop_output()
+        progress(f"{command}: {_one_line(error)}")
         return 1
-    except OSError as error:
-        print(f"{command}: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
-        return 1
-    except FlError as error:
-        text = error.reason if isinstance(error, ServerRefused) else str(error)
-        print(f"{command}: {' '.join(text.split())}", file=sys.stderr)
-        return 1
+
+
+def printable(text: str) -> str:
+    """`text` as one line that does no more than show itself: what a server or a file calls
+    something may hold line breaks and control characters, which are written as escapes."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return place + error.strerror
+    text = error.reason if isinstance(error, ServerRefused) else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _drop_output() -> None:
+    """Where standard output takes nothing more, the flush at exit must not try again."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def key_of(text: str) -> bytes:
     """32 bytes from 64 hexadecimal digits or a file that holds them.     raises SettingsError"""
     path = Path(text)
-    digits = path.read_text().strip() if path.is_file() else text
     try:
-        key = bytes.fromhex(digits)
+        key = bytes.fromhex(read_word(path) if path.is_file() else text)
     except ValueError:
         key = b""
     if len(key) != 32:
@@ -63,6 +95,13 @@ def key_of(text: str) -> bytes:
     return key
 
 
+def read_word(path: Path, most_bytes: int = 4096) -> str:
+    """The one word that a file holds, such as a token.     raises OSError, ValueError"""
+    with path.open("rb") as file:
+        return file.read(most_bytes).decode().strip()
+
+
 def progress(text: str) -> None:
     """A line of progress, apart from the results on standard output."""
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # standard error may be closed
+        print(printable(text), file=sys.stderr, flush=True)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
-from fl_server.errors import ServerRefused, ServerUnreachable
+from fl_server.address import url_of
+from fl_server.errors import Malformed, ServerRefused, ServerUnreachable, SettingsError
 from fl_server.messages import AUTHORIZATION
 from fl_server.secagg.encode import Floats
 from fl_server.weights import weights_bytes, weights_vector
 
 # Longer than any server holds a request.
 _TIMEOUT_S = 120.0
+STATUS = {"name", "state", "error", "version", "rounds"}
 
 
 class Operator:
     """A connection with the admin token. Every method raises ServerRefused or ServerUnreachable."""
 
     def __init__(self, server: str, token: str) -> None:
+        if not token.isascii() or not token.isprintable():
+            raise SettingsError("the admin token is not printable ASCII")
         headers = {AUTHORIZATION: f"Bearer {token}"}
-        self._http = httpx.Client(base_url=server, headers=headers, timeout=_TIMEOUT_S)
+        self._http = httpx.Client(base_url=url_of(server), headers=headers, timeout=_TIMEOUT_S)
 
     def create_task(
         self, name: str, model: bytes, weights: Floats, **settings: Any
@@ -35,16 +41,19 @@ class Operator:
             "weights": self._blob(weights_bytes(weights)),
         }
         body = {"name": name, **settings}
-        return self._json("POST", "/admin/tasks", params=digests, json=body)
+        return self._json(STATUS, "POST", "/admin/tasks", params=digests, json=body)
 
     def status(self, name: str, after: int = -1) -> dict[str, Any]:
         """State, settings and rounds. With `after`, waits a while for more rounds to be over."""
-        return self._json("GET", f"/admin/tasks/{name}", params={"after": after})
+        path = f"/admin/tasks/{quote(name, safe='')}"
+        return self._json(STATUS, "GET", path, params={"after": after})
 
     def tasks(self) -> list[dict[str, Any]]:
         """The status of every task."""
-        listed: list[dict[str, Any]] = self._call("GET", "/admin/tasks").json()
-        return listed
+        listed = self._any("GET", "/admin/tasks")
+        if not isinstance(listed, list):
+            listed = [None]
+        return [self._checked(STATUS, task) for task in listed]
 
     def wait(self, name: str) -> dict[str, Any]:
         """The status of a task once it runs no longer."""
@@ -55,7 +64,7 @@ class Operator:
 
     def weights(self, name: str, version: int = -1) -> Floats:
         """float32 [d]: the newest global weights, or those of a version."""
-        path = f"/admin/tasks/{name}/weights"
+        path = f"/admin/tasks/{quote(name, safe='')}/weights"
         return weights_vector(self._call("GET", path, params={"version": version}).content)
 
     def transcript(self, name: str, number: int) -> list[str]:
@@ -64,7 +73,7 @@ class Operator:
 
     def stop(self, name: str) -> dict[str, Any]:
         """End a task."""
-        return self._json("POST", f"/admin/tasks/{name}/stop")
+        return self._json(STATUS, "POST", f"/admin/tasks/{quote(name, safe='')}/stop")
 
     def revoke(self, client: int) -> None:
         """Let a client in no longer."""
@@ -85,12 +94,22 @@ class Operator:
         self.close()
 
     def _blob(self, data: bytes) -> str:
-        digest: str = self._json("POST", "/admin/blobs", content=data)["digest"]
-        return digest
+        return str(self._json({"digest"}, "POST", "/admin/blobs", content=data)["digest"])
 
-    def _json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._call(method, path, **arguments).json()
+    def _json(self, wanted: Set[str], method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        """An answer that has these fields.     raises Malformed: it is another kind of server"""
+        return self._checked(wanted, self._any(method, path, **arguments))
+
+    def _checked(self, wanted: Set[str], found: Any) -> dict[str, Any]:
+        if not isinstance(found, dict) or not wanted <= found.keys():
+            raise Malformed(f"{self._http.base_url}: not the answer of a federated server")
         return found
+
+    def _any(self, method: str, path: str, **arguments: Any) -> Any:
+        try:
+            return self._call(method, path, **arguments).json()
+        except (ValueError, RecursionError):
+            return None
 
     def _call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:

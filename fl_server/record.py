@@ -11,11 +11,12 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 
 from fl_server import transcript
+from fl_server.errors import FlError
 from fl_server.live import FAILED, FINISHED, LiveRound
 from fl_server.secagg.certificate import RevocationList
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.messages import Context
-from fl_server.secagg.server import Total
+from fl_server.secagg.server import Reveals, Total
 from fl_server.store import Store, messages, write_file
 from fl_server.store import rounds as table
 
@@ -120,6 +121,19 @@ def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
         "saturated": mean.saturated,
         "counts": live.counts(),
         "seconds": live.seconds,
+    }
+
+
+def failure(live: LiveRound, error: FlError) -> dict[str, Any]:
+    """What is public of a round that failed: why, whom evidence names, in this error or before it,
+    and what one client said of another."""
+    reveals = live.state if isinstance(live.state, Reveals) else None
+    caught = reveals.blamed if reveals else ()
+    return {
+        "error": str(error),
+        "kind": type(error).__name__,
+        "blamed": sorted({*error.who, *caught}),
+        "accusations": [list(pair) for pair in reveals.accusations] if reveals else [],
     }
 
 

@@ -241,7 +241,7 @@ class Rounds:
     def _fail(self, live: LiveRound, error: FlError, counts: bool = True) -> None:
         """End a round without a result. Updates that were uploaded stay spent."""
         task, now = self.tasks.get(live.task.name), self._settings.clock()
-        public = {"error": str(error), "kind": type(error).__name__, "blamed": list(error.who)}
+        public = record.failure(live, error)
         summary = {**public, "counts": live.counts(), "seconds": live.seconds, "counted": counts}
         with self._store.begin() as db:
             transcript.append(db, task.name, live.number, now, FAILED, **public)

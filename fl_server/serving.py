@@ -11,8 +11,10 @@ from typing import Self
 
 import uvicorn
 
-from fl_server.app import Service, create_app
+from fl_server.app import create_app
+from fl_server.connection import MOST_HEADER_BYTES, connection_of
 from fl_server.operator import Operator
+from fl_server.service import Service
 from fl_server.settings import Settings
 
 
@@ -24,7 +26,7 @@ class Serving:
         self.service: Service = app.state.service
         self._socket = listen(host, port)
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        self._server = server_of(app, settings.max_connections)
+        self._server = server_of(app, settings)
         self._thread = threading.Thread(target=self._run, name="ms-serve", daemon=True)
 
     @property
@@ -78,7 +80,7 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
             flush=True,
         )
     with listener:
-        server_of(app, settings.max_connections, **options).run(sockets=[listener])
+        server_of(app, settings, **options).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -86,13 +88,17 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), backlog=2048)
 
 
-def server_of(app: object, connections: int, **options: object) -> uvicorn.Server:
-    """A uvicorn server that ends quickly when told to, even while requests are held open."""
+def server_of(app: object, settings: Settings, **options: object) -> uvicorn.Server:
+    """A uvicorn server that ends quickly when told to, even while requests are held open, and
+    that waits for no caller without end."""
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         # Files, the database and the model's downloads need descriptors too.
-        limit_concurrency=max(64, min(connections, open_files - 256)),
+        limit_concurrency=max(64, min(settings.max_connections, open_files - 256)),
+        http=connection_of(settings.header_s, settings.read_s),
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        ws="none",
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=1,

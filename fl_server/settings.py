@@ -23,7 +23,8 @@ class Settings:
 
     authority_key: file of the enrolment key; by default `ca.key` in the folder · poll_s: how long a
     request is held open for something to happen · retry_s: when a device without work comes again ·
-    max_connections: those above are answered 503 · body_s: how long a small body may take
+    max_connections: those above are answered 503 · header_s, body_s, read_s: how long the headers
+    of a request may take, a small body, and a caller to read what it was sent
     """
 
     folder: Path
@@ -37,15 +38,18 @@ class Settings:
     certificate_days: int = 365
     max_model_bytes: int = 1 << 28
     max_connections: int = 4096
+    header_s: float = 10.0
     body_s: float = 20.0
+    read_s: float = 20.0
     clock: Callable[[], float] = time.time
     random: RandomBytes = field(default=os.urandom)
 
     def __post_init__(self) -> None:
-        if min(self.poll_s, self.retry_s, self.body_s) <= 0:
-            raise SettingsError("poll_s, retry_s and body_s must be above 0")
-        if not 1 <= len(self.tenant.encode()) <= 64:
-            raise SettingsError("tenant must be 1 to 64 bytes")
+        for name in ("poll_s", "retry_s", "header_s", "body_s", "read_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
+        if not self.tenant.isprintable() or not 1 <= len(self.tenant.encode()) <= 64:
+            raise SettingsError(f"tenant {self.tenant!r}: want 1 to 64 bytes of text")
 
 
 class TaskSettings(BaseModel):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Engine,
     Float,
     Integer,
     LargeBinary,
@@ -27,7 +29,9 @@ from sqlalchemy import (
     event,
 )
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import SQLAlchemyError
 
+from fl_server.console import read_word
 from fl_server.errors import NotFound, SettingsError
 
 _tables = MetaData()
@@ -109,14 +113,15 @@ class Store:
         folder.chmod(0o700)
         self.folder = folder
         url = database_url or f"sqlite:///{folder / 'state.sqlite'}"
-        self._engine = create_engine(url)
+        self._engine = _engine(url)
         if self._engine.dialect.name == "sqlite":
             if not database_url:
                 # What SQLite puts beside its file gets the mode of the file.
                 (folder / "state.sqlite").touch(mode=0o600)
                 (folder / "state.sqlite").chmod(0o600)
             event.listen(self._engine, "connect", _be_durable)
-        _tables.create_all(self._engine)
+        with _one_line():
+            _tables.create_all(self._engine)
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -158,17 +163,37 @@ class Store:
         path = self.folder / name
         if not path.exists():
             write_file(path, random_hex.encode())
-        token = path.read_text().strip()
-        if not token:
-            raise SettingsError(f"{path} is empty")
+        try:
+            token = read_word(path)
+        except ValueError:
+            token = ""
+        if not token or not token.isascii() or not token.isprintable():
+            raise SettingsError(f"{path}: not a token, want printable ASCII")
         return token
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """What is wrong with a database, without its address, which may hold a password."""
+    try:
+        yield
+    except ImportError as error:
+        raise SettingsError(f"the database's driver is not installed: {error}") from None
+    except (SQLAlchemyError, ValueError) as error:
+        cause = getattr(error, "orig", None) or error
+        raise SettingsError(f"the database cannot be used: {cause}") from None
+
+
+def _engine(url: str) -> Engine:
+    with _one_line():
+        return create_engine(url)
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write all or nothing, and have it on the disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.{id(data)}.tmp")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -178,6 +203,11 @@ def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name, too
+    finally:
+        os.close(folder)
 
 
 def _be_durable(connection: DBAPIConnection, _: object) -> None:

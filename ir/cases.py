@@ -14,7 +14,6 @@ are padded to whole words.
 from __future__ import annotations
 
 import argparse
-import os
 import struct
 import zlib
 from collections.abc import Collection, Iterable, Iterator
@@ -26,6 +25,7 @@ import numpy as np
 
 import ir.ops  # noqa: F401  (declares the operators)
 from ir.dtype import DType
+from ir.files import write_whole
 from ir.graph import Array
 from ir.op import OPS, Case, Op, attr_kind
 
@@ -124,10 +124,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--only", nargs="+", default=(), metavar="OPERATOR", choices=list(OPS))
     args = parser.parse_args()
-    path: Path = args.file
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(case_file(args.only))
-    os.replace(part, path)
+    write_whole(args.file, case_file(args.only))
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ class Node:
         self.op = op
         self.inputs = tuple(inputs)
         self.attrs = attrs
-        self.source = source  # file:line of the user's code, or the node's name in the source model
+        self.source = source  # see `op.located`, or the node's name in the source model
         self.serial = next(_SERIALS)  # counts up: tells nodes made before a moment from later ones
         self.results = tuple(
             Value(shape, dtype, node=self, index=i) for i, (shape, dtype) in enumerate(results)

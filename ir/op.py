@@ -27,6 +27,8 @@ MAX_RANK = 8
 AT_ONCE: ContextVar[Callable[..., tuple[Value, ...] | None] | None] = ContextVar(
     "at_once", default=None
 )
+# The part of a program that makes nodes, such as a module's path; it is in their `source`.
+PART: ContextVar[str] = ContextVar("part", default="")
 
 
 class NoGrad:
@@ -335,11 +337,18 @@ def _dtype_rule(name: str, rule: Any) -> Callable[..., Any]:
 _OURS = tuple(str(Path(__file__).parents[1] / p) + "/" for p in ("ir", "cloud", "converter"))
 
 
+def located(line: str) -> str:
+    """`line` (file:line of a program) as a node's source, with the part of the program, if known:
+    features.3.conv (net.py:12)"""
+    part = PART.get()
+    return f"{part} ({line})" if part and line else part or line
+
+
 def _caller() -> str:
-    """file:line of the innermost code outside this project's front ends."""
+    """Where the innermost code is that is outside of this project's front ends."""
     frame = sys._getframe(2)
     while frame and frame.f_code.co_filename.startswith(_OURS):
         if frame.f_back is None:
-            return ""
+            return located("")
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return located(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from lite_runtime.console import lines_text
 from lite_runtime.profile import Profile
 from lite_runtime.session import Array, Session, TensorInfo
 
@@ -23,6 +24,7 @@ class Bench:
     runs: int
     latency_ms: dict[str, float]  # p50, p90, p99, mean, min
     planned_bytes: int  # results and scratch of the entry
+    peak_bytes: int  # of those, with tapes: what the runs took at most
     weight_bytes: int
     peak_process_bytes: int
     profile: Profile | None
@@ -36,10 +38,11 @@ class Bench:
             f"entry {self.entry}, {self.runs} runs",
             f"latency ms      {latency}",
             f"memory          planned {kilobytes(self.planned_bytes)}, "
+            f"taken {kilobytes(self.peak_bytes)}, "
             f"weights {kilobytes(self.weight_bytes)}, "
             f"process at most {kilobytes(self.peak_process_bytes)}",
         ]
-        return "\n".join(lines + ([str(self.profile)] if self.profile else []))
+        return "\n".join([lines_text(lines), *([str(self.profile)] if self.profile else [])])
 
 
 def measure(
@@ -65,6 +68,7 @@ def measure(
         runs=runs,
         latency_ms=latency | {"mean": float(np.mean(times_ms)), "min": min(times_ms)},
         planned_bytes=session.planned_bytes(entry),
+        peak_bytes=session.peak_bytes(entry),
         weight_bytes=sum(w.size_bytes for w in session.weight_infos),
         peak_process_bytes=_peak_bytes(),
         profile=session.profile(inputs, entry) if profile else None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,8 @@ import numpy as np
 
 from lite_runtime._core import __version__
 from lite_runtime.bench import measure
+from lite_runtime.console import exit_code, lines_text, one_line, say
+from lite_runtime.files import read_array, read_file, write_whole
 from lite_runtime.inspection import inspect_model, report_text
 from lite_runtime.session import Array, LiteError, Session, load
 from lite_runtime.signature import read_key, signer, verify
@@ -54,7 +54,7 @@ def run(argv: list[str] | None = None) -> None:
         help="an input; NAME= may be left out for the only one",
     )
     parser.add_argument(
-        "--output-dir", type=Path, metavar="DIR", help="write each output to DIR/<name>.npy"
+        "--output-dir", type=_path, metavar="DIR", help="write each output to DIR/<name>.npy"
     )
     _finish("ms-run", parser, argv, _run)
 
@@ -88,7 +88,7 @@ def bench(argv: list[str] | None = None) -> None:
 def inspect(argv: list[str] | None = None) -> None:
     """ms-inspect: what a model file holds."""
     parser = _parser("ms-inspect", "Show what a model file holds.", INSPECT_EXAMPLES)
-    parser.add_argument("--graph", type=Path, metavar="FILE.svg", help="draw the entry's graph")
+    parser.add_argument("--graph", type=_path, metavar="FILE.svg", help="draw the entry's graph")
     parser.add_argument(
         "--verify",
         metavar="KEY",
@@ -104,7 +104,7 @@ def _parser(prog: str, about: str, examples: str) -> argparse.ArgumentParser:
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL.ms", type=Path)
+    parser.add_argument("model", metavar="MODEL.ms", type=_path)
     parser.add_argument(
         "--entry", metavar="NAME", help="the entry point (default: infer, or the first one)"
     )
@@ -128,40 +128,34 @@ def _finish(
     work: Callable[[argparse.Namespace], str],
 ) -> None:
     """Parse, work, print; on a failure print one line and exit with 1, or 2 for wrong usage."""
-    args = parser.parse_args(argv)
-    try:
-        print(work(args), flush=True)
-    except BrokenPipeError:  # a reader such as `head` has seen enough; the exit flushes once more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except (UsageError, LiteError, OSError, ImportError) as error:
-        print(f"{prog}: {' '.join(_text(error).split())}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
+    def whole() -> int:
+        try:
+            print(work(parser.parse_args(argv)), flush=True)
+        except UsageError as error:
+            say(f"{prog}: {one_line(error)}")
+            return 2
+        return 0
 
-def _text(error: Exception) -> str:
-    """The error without a number that only the operating system knows."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+    if code := exit_code(prog, whole, (LiteError,)):
+        sys.exit(code)
 
 
 def _run(args: argparse.Namespace) -> str:
     session = _load(args)
     files = _files(args.input, [i.name for i in session.inputs(args.entry)])
-    arrays = {name: _read_array(path) for name, path in files.items()}
+    arrays = {name: read_array(path) for name, path in files.items()}
     outputs = session.run(arrays, args.entry)
     if args.output_dir:
         args.output_dir.mkdir(parents=True, exist_ok=True)
         for name, y in outputs.items():
-            _write_array(args.output_dir / f"{_file_name(name)}.npy", y)
+            path = args.output_dir / f"{_file_name(name)}.npy"
+            write_whole(path, lambda file, y=y: np.save(file, y))
     rows = {name: _summary(y) for name, y in outputs.items()}
     if args.json:
         return json.dumps({"entry": args.entry, "outputs": rows})
-    return "\n".join(
-        f"{name}: " + "  ".join(f"{k} {v}" for k, v in row.items()) for name, row in rows.items()
+    return lines_text(
+        [f"{name}: " + "  ".join(f"{k} {v}" for k, v in row.items()) for name, row in rows.items()]
     )
 
 
@@ -194,54 +188,33 @@ def _bench(args: argparse.Namespace) -> str:
 
 
 def _inspect(args: argparse.Namespace) -> str:
-    if args.verify:
-        verify(args.model.read_bytes(), read_key(args.verify))
-    session = _load(args)
-    report = inspect_model(session, args.model.stat().st_size, signer(args.model.read_bytes()))
-    report["verified"] = bool(args.verify)
+    if args.graph is not None and args.graph.resolve() == args.model.resolve():
+        raise UsageError(f"--graph {args.graph}: is the model, want another file to write")
+    file = read_file(args.model)  # once: what is verified is what is shown
+    session = _load(args, file)
+    if args.verify is not None:
+        verify(file, read_key(args.verify))
+    report = inspect_model(session, len(file), signer(file))
+    report["verified"] = args.verify is not None
     if args.graph:
-        _write(args.graph, lambda path: path.write_text(draw(session, args.entry)))
+        picture = draw(session, args.entry).encode(errors="backslashreplace")
+        write_whole(args.graph, lambda out: out.write(picture))
     return json.dumps(report) if args.json else report_text(report)
 
 
-def _load(args: argparse.Namespace) -> Session:
+def _load(args: argparse.Namespace, file: bytes | None = None) -> Session:
+    """The model's session, of the path or, where it has been read, of its bytes."""
     try:
-        session = load(args.model, args.threads, args.backend)
+        session = load(args.model if file is None else file, args.threads, args.backend)
     except LiteError as error:
         if str(error).startswith(("backend ", "threads ")):
             raise UsageError("--" + str(error).replace(" = ", " ", 1)) from None
-        raise
+        place = "" if str(error).startswith(str(args.model)) else f"{args.model}: "
+        raise LiteError(f"{place}{error}") from None
     if args.entry is not None and args.entry not in session.entries:
         has = ", ".join(session.entries)
         raise UsageError(f"--entry {args.entry}: {args.model} has {has or 'none'}")
     return session
-
-
-def _read_array(path: str) -> Array:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise LiteError(f"{path}: not a .npy file ({error})") from None
-
-
-def _write_array(path: Path, array: Array) -> None:
-    def save(part: Path) -> None:
-        with part.open("wb") as file:
-            np.save(file, array)
-
-    _write(path, save)
-
-
-def _write(path: Path, save: Callable[[Path], Any]) -> None:
-    """Write beside the path, then rename: no half-written file is left behind."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        save(part)
-        part.replace(path)
-    except OSError as error:
-        raise LiteError(f"{path}: {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _file_name(name: str) -> str:
@@ -264,12 +237,18 @@ def _size(text: str, symbols: dict[str, tuple[int, int]]) -> tuple[str, int]:
         dimensions = ", ".join(symbols) or "none"
         raise UsageError(f"--size {text}: no free dimension {name}; there are {dimensions}")
     low, high = symbols[name]
-    if not size.isdecimal() or not low <= int(size) <= high:
+    if not size.isdecimal() or len(size) > 10 or not low <= int(size) <= high:
         raise UsageError(f"--size {text}: want {name}=N with N from {low} to {high}")
     return name, int(size)
 
 
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r}: want the name of a file")
+    return Path(text)
+
+
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
     return int(text)

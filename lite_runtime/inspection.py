@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lite_runtime.bench import kilobytes
+from lite_runtime.console import lines_text
 from lite_runtime.session import LiteError, Session, TensorInfo
 
 Report = dict[str, Any]
@@ -53,7 +54,7 @@ def report_text(report: Report) -> str:
     if named:
         lines += ["", "weights"]
     lines += [f"  {w['kind']:<10} {w['dtype']}{_shape(w['shape'])}  {w['name']}" for w in named]
-    return "\n".join(lines)
+    return lines_text(lines)
 
 
 def _entry(session: Session, name: str) -> Report:

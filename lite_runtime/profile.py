@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lite_runtime.console import lines_text
+
 RUN_OTHERS = ("cond", "while_loop", "call")  # their time is that of the nodes that they run
 
 
@@ -20,6 +22,7 @@ class NodeTime:
     time_us: float  # mean of the runs
     read_bytes: int
     written_bytes: int
+    scratch_bytes: int = 0  # memory that its kernel works in
     graph: str = ""  # the sub-graph that it is in: its part in a node of control flow, and a number
     calls: float = 0.0  # how often it runs in one run of the entry, on average
 
@@ -61,4 +64,4 @@ class Profile:
                 f"{100 * n.time_us / total:>6.1f} {rate:>8.0f}  {where}"
             )
         lines.append(f"{'all':<26} {'':<6} {'':<18} {self.time_us:>10.1f} {100:>6.1f}")
-        return "\n".join(lines)
+        return lines_text(lines)

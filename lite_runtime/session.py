@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +69,9 @@ def load(
 
     `backend`: "auto", or an instruction set ("ref", "avx2", "avx512vnni", "neon" ...). `check_finite`: stop
     at the first input or node's result that holds a NaN or an infinity; such a run changes no
-    weight. Limits of a run, 0 = none: `most_memory`, bytes for results, frames and tapes; `most_steps`,
-    nodes, those in loops counted each turn; `timeout_s`; `most_depth`, sub-graphs inside of each
-    other, as in a recursion. Raises LiteError.
+    weight. Limits of a run, 0 = none: `most_memory`, bytes for results, frames and tapes;
+    `most_steps`, nodes, those in loops counted each turn; `timeout_s`; `most_depth`, sub-graphs
+    inside of each other, as in a recursion. Raises LiteError.
     """
     if isinstance(model, (bytes, bytearray, memoryview)):
         source: str | bytes = bytes(model)
@@ -151,6 +151,30 @@ class Session:
         """Run an entry on C-contiguous arrays of its inputs' types, in their order; its outputs in
         order. Nothing is converted and nothing looked up by name: for what calls very often."""
         return self._core.run(self._number(entry), arrays)
+
+    def train_run(
+        self, steps: int, feeder: Callable[[int], Any], entry: str | None = "train"
+    ) -> Array:
+        """Run an entry up to `steps` times in one call; float32 [n]: the first output of each run.
+
+        `feeder(step)` gives the inputs of a step as `run` takes them, a dict by name; or the name
+        of another entry to run and its inputs, as gradient accumulation does; or None, and the
+        training ends. It may use the session in between. Raises what the feeder raises, or
+        LiteError, which names the step, where one fails or `cancel` stops it: weights are then
+        those after the steps before it.
+        """
+        first = self._number(entry)
+
+        def feed(step: int) -> tuple[int, list[Array]] | None:
+            given = feeder(step)
+            if given is None:
+                return None
+            number = first
+            if isinstance(given, tuple):
+                number, given = self._number(given[0]), given[1]
+            return number, self._arrays(self._info(number)[0], given)
+
+        return np.array(self._core.train_run(first, steps, feed), np.float32)
 
     def cancel(self) -> None:
         """Stop the run that another thread is in, or else the next one: it raises LiteError."""
@@ -235,9 +259,17 @@ class Session:
         """The most bytes that are in use at one node: no plan of memory can do with less."""
         return self._core.memory(self._number(entry))[1]
 
+    def peak_bytes(self, entry: str | None = None) -> int:
+        """Bytes of memory that the last run of the entry took at most, tapes included; 0 before."""
+        return self._core.memory(self._number(entry))[2]
+
     def nodes(self, entry: str | None = None) -> tuple[NodeTime, ...]:
         """The nodes of an entry, in the order in which they run."""
         return tuple(self._node_times(self._number(entry), 0))
+
+    def value_bytes(self, entry: str | None = None) -> tuple[int, ...]:
+        """The size of every tensor of an entry, by the ids that `nodes` names."""
+        return tuple(row[3] for row in self._core.values(self._number(entry), 0))
 
     def _number(self, entry: str | None) -> int:
         if entry is None:
@@ -263,9 +295,11 @@ class Session:
         return self._infos[number]
 
     def _run(self, number: int, takes: tuple[TensorInfo, ...], inputs: Any) -> list[Array]:
-        return self._core.run(
-            number, [_converted(x, i.dtype, f"input {i.name}") for i, x in _matched(takes, inputs)]
-        )
+        return self._core.run(number, self._arrays(takes, inputs))
+
+    @staticmethod
+    def _arrays(takes: tuple[TensorInfo, ...], inputs: Any) -> list[Array]:
+        return [_converted(x, i.dtype, f"input {i.name}") for i, x in _matched(takes, inputs)]
 
     def _node_times(self, number: int, runs: int, graph: int = 0, part: str = "") -> list[NodeTime]:
         values = self._core.values(number, graph)
@@ -280,11 +314,12 @@ class Session:
                 time_us=nanoseconds / 1e3 / max(runs, 1),
                 read_bytes=sum(values[i][3] for i in inputs if i >= 0),
                 written_bytes=sum(values[i][3] for i in outputs),
+                scratch_bytes=scratch,
                 graph=f"{part} {graph}" if graph else "",
                 calls=calls / max(runs, 1),
             )
-            for op, kernel, source, inputs, outputs, nanoseconds, calls in self._core.nodes(
-                number, graph
+            for op, kernel, source, inputs, outputs, scratch, nanoseconds, calls in (
+                self._core.nodes(number, graph)
             )
         ]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lite_runtime._core import LiteError
+from lite_runtime.files import read_file
 
 _TRAILER = struct.Struct("<8sQQ32s32s64s32s")  # magic, sizes, root hash, key, signature, hash
 _LABEL = b"mindspan model signature 1\0"
-_KEY_BYTES = 32
+_KEY_BYTES, _MOST_KEY_BYTES = 32, 65536
 
 
 def signer(file: bytes) -> str | None:
@@ -39,7 +40,7 @@ def read_key(text: str) -> bytes:
     """A public key from 64 hex digits, or from a file that holds it raw, in hex or as PEM."""
     if not _is_hex(text) and not Path(text).is_file():
         raise LiteError(f"key {text}: no such file, and not a key of {2 * _KEY_BYTES} hex digits")
-    data = text.encode() if _is_hex(text) else Path(text).read_bytes()
+    data = text.encode() if _is_hex(text) else read_file(text, _MOST_KEY_BYTES)
     if len(data) == _KEY_BYTES:
         return data
     if _is_hex(words := data.decode("ascii", "replace").strip()):

@@ -20,6 +20,23 @@ def native_build(target: str) -> Path:
     return _build("native", target)
 
 
+def model_build(*models: Path) -> Path:
+    """The build folder of a shared library with the kernels of these model files alone, and of one
+    instruction set."""
+    return _build(
+        "model", "lite", "-DBUILD_SHARED_LIBS=ON", "-DLITE_TOOLS=OFF", "-DLITE_ISAS=avx2;neon",
+        f"-DLITE_MODEL={';'.join(map(str, models))}",
+    )  # fmt: skip
+
+
+def fuzz_build(compiler: str) -> Path:
+    """The build folder of `fuzz_model` by that clang++, with AddressSanitizer and UBSan."""
+    return _build(
+        "fuzz", "fuzz_model", "-DLITE_FUZZ=ON", "-DLITE_WERROR=OFF", "-DLITE_ISAS=avx2;neon",
+        f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_C_COMPILER={compiler.replace('++', '')}",
+    )  # fmt: skip
+
+
 def aarch64_build(target: str) -> Path:
     """The same for AArch64: programs run under qemu-aarch64. Skips the test without the tools."""
     for tool, package in PACKAGES.items():

@@ -83,7 +83,7 @@ def rooms_read_by(package: str) -> dict[str, set[str]]:
     return {room: (read & found.keys()) - {room} for room, read in found.items()}
 
 
-@pytest.mark.parametrize("package", ["cloud", "converter", "lite_runtime"])
+@pytest.mark.parametrize("package", ["cloud", "converter", "fl_server", "lite_runtime"])
 def test_imports_between_the_rooms_of_a_package_run_one_way(package: str) -> None:
     rooms = rooms_read_by(package)
     while free := [room for room, read in rooms.items() if not read]:

@@ -6,6 +6,7 @@ is a loop, a recursion's a recursion: the number of nodes does not depend on how
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 TAPE = ((), DType.tape)
 
 
-class Step:
+class Step(ABC):
     """What runs in place of a node of control flow, and how it pulls cotangents back.
 
     `given`: its inputs that vary; `seeded`: its results that vary and matter.
@@ -53,13 +54,13 @@ class Step:
         """Whether its backward run cannot be left out, for others' values lie below on the tape."""
         return self.tapes.inner and self.tape is not None
 
+    @abstractmethod
     def run_forward(self) -> None:
         """Add what runs in place of the node."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
         """Cotangents of inputs by position; those of weights are added to in `sums`."""
-        raise NotImplementedError
 
     def tape_before(self) -> Value:
         return self.tapes.forward if self.tapes.inner else new_tape()
@@ -188,7 +189,8 @@ class LoopStep(Step):
 class CallStep(Step):
     """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, seeds, sums; f_backward)
 
-    With `remat` the call stays as it is, and f_forward runs on xs just before f_backward.
+    With `remat` the call stays as it is, and back is call(xs, seeds, sums; f_again), which runs
+    f_forward on xs and then f_backward: of it, too, a derivative keeps its operands alone.
     """
 
     def run_forward(self) -> None:
@@ -204,16 +206,12 @@ class CallStep(Step):
 
     def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
         halves = self.halves
+        seeds = [*self.seeds(g), *self.sums_before(sums, halves.leaves)]
         if self.node.attrs["remat"]:
-            again = OPS["call"](*self.inputs, new_tape(), body=halves.forward)
-            self.reverse.late.add(again[-1].node)
-            tape = again[-1]
+            found = list(OPS["call"](*self.inputs, *seeds, body=halves.both(), remat=True))
+            self.reverse.late.add(found[0].node)
         else:
-            tape = self.back_tape()
-        operands = [tape, *self.seeds(g), *self.sums_before(sums, halves.leaves)]
-        below, *found = OPS["call"](*operands, body=halves.reverse)
-        if not self.node.attrs["remat"]:
-            self.tapes.backward = below
+            self.tapes.backward, *found = OPS["call"](self.back_tape(), *seeds, body=halves.reverse)
         bars, new_sums = found[: len(halves.wanted)], found[len(halves.wanted) :]
         sums.update(zip(halves.leaves, new_sums, strict=True))
         return dict(zip(halves.wanted, bars, strict=True))

@@ -11,6 +11,7 @@ from cloud.autodiff.values import NewNames, blank, or_zeros
 from ir.dtype import DType
 from ir.graph import Function, Graph, Value, order, substitute
 from ir.op import OPS
+from ir.ops.control import new_tape
 
 if TYPE_CHECKING:
     from cloud.autodiff.reverse import Reverse
@@ -83,6 +84,15 @@ class Halves:
     reverse: Function
     wanted: list[int]  # inputs that get cotangents
     leaves: Sequence[Value]
+
+    def both(self) -> Function:
+        """(xs, seeds, sums) -> (bars, sums): one half after the other, with a tape of their own."""
+        xs = [Value(*t) for t in self.forward.inputs[:-1]]
+        seeds = [Value(*t) for t in self.reverse.inputs[1:]]
+        *_, tape = OPS["call"](*xs, new_tape(), body=self.forward)
+        _, *found = OPS["call"](tape, *seeds, body=self.reverse)
+        name = self.forward.name.removesuffix("_forward")
+        return Function.of(f"{name}_again", Graph((*xs, *seeds), tuple(found)))
 
 
 def split(

@@ -14,8 +14,9 @@ Inputs = Sequence[Value | None]
 
 
 def inline(graph: Graph) -> Graph:
-    """The graph with the bodies of functions in place of calls, unless they call themselves, and
-    one branch where the condition is known.
+    """The graph with the bodies of functions in place of calls, unless they call themselves or are
+    to be computed again (`remat`: what they keep is gone when they end), and one branch where the
+    condition is known.
 
     It is to be run, not to be differentiated: `stop_gradient` and `with_gradient` are gone.
     """
@@ -38,8 +39,10 @@ class _Inliner:
             return present
         if (bare := forget_gradient(node, inputs)) is not None:
             return bare
-        if node.op.name == "call" and not _is_recursive(body := node.attrs["body"].graph):
-            return _applied(self.graph(body), present)
+        if node.op.name == "call" and not node.attrs["remat"]:
+            body = node.attrs["body"].graph
+            if not _is_recursive(body):
+                return _applied(self.graph(body), present)
         if node.op.name == "cond" and isinstance(present[0], Constant):
             chosen = node.attrs["then" if present[0].data else "otherwise"]
             return _applied(self.graph(chosen), present[1:])

@@ -114,6 +114,8 @@ def build(t: Term, bound: Mapping[str, Any], make: Make, dtype: Any) -> Value:
 def number_under(v: Value | None) -> Value | None:
     """The scalar whose copies `v` holds, if that is all it holds."""
     while v is not None and v.shape != ():
+        if isinstance(v, Constant) and v.data.size == 1:  # one that was folded with its units
+            return Constant(v.data.reshape(()))
         if v.node is None or v.node.op.name not in ("broadcast_to", "reshape"):
             return None
         v = v.node.inputs[0]

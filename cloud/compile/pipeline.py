@@ -11,6 +11,7 @@ from cloud.compile.inline import inline
 from cloud.compile.simplify import simplify
 from ir.graph import Graph, Model
 from ir.passes import Pass, applied, common_subexpression, dead_code
+from ir.passes.fuse_activation import fuse_trained_activation
 from ir.passes.layout import layout
 
 # Results are the same bits on the reference kernels, before and after.
@@ -20,6 +21,7 @@ PASSES: tuple[Pass, ...] = (
     simplify,
     common_subexpression,
     dead_code,
+    fuse_trained_activation,
     fuse_elementwise,
 )
 
@@ -37,6 +39,7 @@ FREE_PASSES: tuple[Pass, ...] = (
     simplify_freely,
     common_subexpression,
     dead_code,
+    fuse_trained_activation,
     fuse_elementwise,
 )
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from cloud.data import stages
 from cloud.data.stages import Item, Run, Stage
-from cloud.data.workers import in_processes
 
 
 class Pipeline:
@@ -57,6 +56,8 @@ class Pipeline:
         n = self._workers if workers is None else workers
         if not n:
             return self._stage.stream(run, start)
+        from cloud.data.workers import in_processes  # multiprocessing, for those who want it
+
         return in_processes(self._stage, run, start, n, self._method)
 
     def map(self, f: Callable[..., Item], *, random: bool = False) -> Pipeline:

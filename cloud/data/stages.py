@@ -4,6 +4,7 @@ compute any item, in any order, with the same result."""
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -39,16 +40,16 @@ class Run:
         return np.random.default_rng((self.seed, self.epoch, *words))
 
 
-class Stage:
+class Stage(ABC):
     """What gives items. One with a `count` gives any of them by `get`; one without, a stream, only
     gives them in order."""
 
     count: int | None
     depth = 0  # how many stages are below: tells random stages of one pipeline apart
 
+    @abstractmethod
     def get(self, index: int, run: Run) -> Item:
         """The item at `index`, of 0 … count - 1. Raises DataError."""
-        raise NotImplementedError
 
     def get_batch(self, indices: Sequence[int], run: Run) -> Item:
         """The items at `indices`, collated."""
@@ -92,6 +93,12 @@ class Generated(Stage):
     def __init__(self, make: Callable[[], Iterable[Item]], count: int | None) -> None:
         self.make, self.count = make, None
         self.known = count
+
+    def get(self, index: int, run: Run) -> Item:
+        """The item at `index`, for which all before it are made."""
+        for item in self.stream(run, index):
+            return item
+        raise DataError(f"item {index}: the generator gives fewer", index)
 
     def stream(self, run: Run, start: int = 0) -> Iterator[Item]:
         index = start

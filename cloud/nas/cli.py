@@ -14,6 +14,7 @@ from pathlib import Path
 from cloud.nas.cost import device_id
 from cloud.nas.library import INDEX, Entry, Library, LibraryError
 from ir.version import version
+from lite_runtime.console import exit_code, printable
 
 EXAMPLE_RECIPE = "examples.watch.variants:variants"
 EXAMPLES = f"""examples:
@@ -27,17 +28,15 @@ STARTS = ("build", "add")  # commands that may start a library
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0: done (search: something fits); 1: it failed or nothing fits; 2: wrong usage."""
-    args = _parser().parse_args(argv)
-    try:
+
+    def work() -> int:
+        args = _parser().parse_args(argv)
         if args.command not in STARTS and not (Path(args.folder) / INDEX).exists():
             raise LibraryError(f"{args.folder}: no library there; build or add starts one")
         args.run(Library(args.folder), args)
         return 0
-    except LibraryError as e:
-        print("ms-library:", " ".join(str(e).split()), file=sys.stderr)
-    except KeyboardInterrupt:
-        print("ms-library: interrupted; models added so far stay", file=sys.stderr)
-    return 1
+
+    return exit_code("ms-library", work, (LibraryError,), "interrupted; models added so far stay")
 
 
 def _build(library: Library, args: argparse.Namespace) -> None:
@@ -119,7 +118,8 @@ def _export(library: Library, args: argparse.Namespace) -> None:
 
 def _line(e: Entry) -> str:
     times = ", ".join(f"{ms:.4f} ms on {device}" for device, ms in sorted(e.latency_ms.items()))
-    return f"{e.name:16} {e.task}  accuracy {e.accuracy:.3f}  {e.size_bytes / 1000:.1f} kB  {times}"
+    size = f"{e.size_bytes / 1000:.1f} kB"
+    return printable(f"{e.name:16} {e.task}  accuracy {e.accuracy:.3f}  {size}  {times}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,6 +18,8 @@ from typing import Any
 
 from cloud.nas.cost import device_id, measure_latency_ms
 from ir.files import write_whole
+from lite_runtime import LiteError
+from lite_runtime.files import read_file
 
 INDEX = "library.json"
 LOCK = ".lock"
@@ -227,6 +229,8 @@ def _latency_ms(name: str, data: bytes, threads: int) -> float:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as e:
         raise LibraryError(f"{path}: {e.strerror}") from None
+    except LiteError as e:  # a device or a pipe
+        raise LibraryError(str(e)) from None

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 import numpy as np
 
 from cloud import ops
 from cloud.nn import init
 from cloud.nn.linear import new_weight, zero_bias
 from cloud.nn.module import Module
+from cloud.nn.padding import (
+    Padding,
+    Padding1d,
+    PaddingMode,
+    Pair,
+    checked_mode,
+    checked_padding,
+    padded,
+    pads,
+    pair,
+)
 from ir.errors import ShapeError
 from ir.graph import Value, Weight, shape_text
-from ir.symbol import Dim
-
-Pair = int | tuple[int, int]
-Padding = Pair | tuple[int, int, int, int] | Literal["same", "valid"]
-Padding1d = int | tuple[int, int] | Literal["same", "valid"]
 
 
 class Conv2d(Module):
@@ -26,6 +30,7 @@ class Conv2d(Module):
 
     `padding`: a number, (vertical, horizontal), (top, left, bottom, right), "valid" (none), or
     "same": p = ceil(h / stride), with the odd row or column below and to the right.
+    `padding_mode`: what stands there: "zeros", "reflect", "replicate" or "circular".
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class Conv2d(Module):
         dilation: Pair = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
         init: init.Initializer = init.kaiming_uniform,
     ) -> None:
         _check_groups("Conv2d", inputs, outputs, groups)
@@ -47,18 +53,14 @@ class Conv2d(Module):
         self.bias = zero_bias(outputs) if bias else None
         self.stride, self.dilation = pair(stride), pair(dilation)
         self.padding, self.groups = checked_padding(padding), groups
+        self.padding_mode = checked_mode(padding_mode)
 
     def forward(self, x: Value) -> Value:
-        size = self.weight.shape[1:3]
-        return ops.conv2d(
-            x,
-            self.weight,
-            self.bias,
-            strides=self.stride,
-            pads=pads(self.padding, x, size, self.stride, self.dilation),
-            dilations=self.dilation,
-            groups=self.groups,
-        )
+        around = pads(self.padding, x, self.weight.shape[1:3], self.stride, self.dilation)
+        return _convolved(
+            x, self.weight, self.bias, self.stride, around, self.dilation, self.groups,
+            self.padding_mode,
+        )  # fmt: skip
 
 
 class DepthwiseConv2d(Module):
@@ -118,31 +120,31 @@ class Conv1d(Module):
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
         init: init.Initializer = init.kaiming_uniform,
     ) -> None:
         _check_groups("Conv1d", inputs, outputs, groups)
         self.weight = new_weight(rng, (outputs, size, inputs // groups), init)
         self.bias = zero_bias(outputs) if bias else None
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.padding_mode = checked_mode(padding_mode)
 
     def forward(self, x: Value) -> Value:
         window, strides, dilations = (1, self.weight.shape[1]), (1, self.stride), (1, self.dilation)
         image = as_image(x)
         around = pads(_as_2d(self.padding), image, window, strides, dilations)
-        y = ops.conv2d(
-            image, as_image(self.weight), self.bias,
-            strides=strides, pads=around, dilations=dilations, groups=self.groups,
+        y = _convolved(
+            image, as_image(self.weight), self.bias, strides, around, dilations, self.groups,
+            self.padding_mode,
         )  # fmt: skip
         return as_sequence(y)
 
 
-class ConvTranspose2d(Module):
-    """y = the gradient of a convolution's image: each x[n,p,q,k] adds w[k] at its window of y
+class _ConvTranspose(Module):
+    """What transposed convolutions over one and two axes share; those over one have an axis of size
+    1 before theirs."""
 
-    x: [n,p,q,inputs], w: [inputs,r,s,outputs/groups] -> y: [n,h,w,outputs] with
-    h = (p - 1) * stride - 2 * padding + dilation * (r - 1) + 1 + output_padding
-    (Zeiler et al. 2010)
-    """
+    axes: int
 
     def __init__(
         self,
@@ -159,96 +161,64 @@ class ConvTranspose2d(Module):
         bias: bool = True,
         init: init.Initializer = init.kaiming_uniform,
     ) -> None:
-        _check_groups("ConvTranspose2d", inputs, outputs, groups)
-        self.weight = new_weight(rng, (inputs, *pair(size), outputs // groups), init)
+        _check_groups(type(self).__name__, inputs, outputs, groups)
+        sizes = pair(size)[: self.axes]
+        self.weight = new_weight(rng, (inputs, *sizes, outputs // groups), init)
         self.bias = zero_bias(outputs) if bias else None
-        self.stride, self.dilation, self.padding = pair(stride), pair(dilation), pair(padding)
-        self.output_padding, self.groups = pair(output_padding), groups
+        self.stride, self.dilation = self._both(stride, 1), self._both(dilation, 1)
+        self.padding, self.output_padding = self._both(padding, 0), self._both(output_padding, 0)
+        self.groups = groups
+
+    def _both(self, option: Pair, other: int) -> tuple[int, int]:
+        """An option of both image axes; `other`: of the one that sequences do not have."""
+        return pair(option) if self.axes == 2 else (other, pair(option)[0])
+
+    def _image(self, x: Value, w: Value) -> Value:
+        """x: [n,p,q,inputs], w: [inputs,r,s,outputs/groups] -> [n,h,w,outputs]"""
+        more = self.output_padding
+        if any(m >= s for m, s in zip(more, self.stride, strict=True)):
+            raise ShapeError(
+                f"output padding {list(more)}: want less than the stride {list(self.stride)}"
+            )
+        axes = zip(
+            x.shape[1:3], w.shape[1:3], self.stride, self.padding, more, self.dilation, strict=True
+        )
+        y = ops.conv2d_dx(
+            x,
+            w,
+            size=tuple((p - 1) * s - 2 * a + d * (r - 1) + 1 + m for p, r, s, a, m, d in axes),
+            strides=self.stride,
+            pads=(*self.padding, *self.padding),
+            dilations=self.dilation,
+            groups=self.groups,
+        )
+        return y if self.bias is None else y + self.bias
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """y = the gradient of a convolution's image: each x[n,p,q,k] adds w[k] at its window of y
+
+    x: [n,p,q,inputs], w: [inputs,r,s,outputs/groups] -> y: [n,h,w,outputs] with
+    h = (p - 1) * stride - 2 * padding + dilation * (r - 1) + 1 + output_padding
+    (Zeiler et al. 2010). Options are numbers, or (vertical, horizontal).
+    """
+
+    axes = 2
 
     def forward(self, x: Value) -> Value:
-        return _transposed(
-            x, self.weight, self.bias, self.stride, self.padding, self.output_padding,
-            self.dilation, self.groups,
-        )  # fmt: skip
+        return self._image(x, self.weight)
 
 
-class ConvTranspose1d(Module):
-    """ConvTranspose2d of sequences
+class ConvTranspose1d(_ConvTranspose):
+    """ConvTranspose2d of sequences, whose options are numbers
 
     x: [n,p,inputs], w: [inputs,r,outputs/groups] -> y: [n,t,outputs]
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        size: int,
-        *,
-        rng: np.random.Generator,
-        stride: int = 1,
-        padding: int = 0,
-        output_padding: int = 0,
-        dilation: int = 1,
-        groups: int = 1,
-        bias: bool = True,
-        init: init.Initializer = init.kaiming_uniform,
-    ) -> None:
-        _check_groups("ConvTranspose1d", inputs, outputs, groups)
-        self.weight = new_weight(rng, (inputs, size, outputs // groups), init)
-        self.bias = zero_bias(outputs) if bias else None
-        self.stride, self.dilation, self.padding = (1, stride), (1, dilation), (0, padding)
-        self.output_padding, self.groups = (0, output_padding), groups
+    axes = 1
 
     def forward(self, x: Value) -> Value:
-        y = _transposed(
-            as_image(x), as_image(self.weight), self.bias, self.stride, self.padding,
-            self.output_padding, self.dilation, self.groups,
-        )  # fmt: skip
-        return as_sequence(y)
-
-
-def pair(size: Pair) -> tuple[int, int]:
-    """(vertical, horizontal) of a number or a pair."""
-    return (size, size) if isinstance(size, int) else size
-
-
-def checked_padding(padding: Padding) -> Padding:
-    """`padding`, if it is one of those that `Conv2d` explains. Raises ShapeError."""
-    numbers = isinstance(padding, int) or (isinstance(padding, tuple) and len(padding) in (2, 4))
-    if not numbers and padding not in ("same", "valid"):
-        raise ShapeError(f'padding {padding!r}: want a number, 2 or 4 numbers, "same" or "valid"')
-    return padding
-
-
-def pads(
-    padding: Padding,
-    x: Value,
-    size: Any,
-    stride: tuple[int, int],
-    dilation: tuple[int, int] = (1, 1),
-) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right) for windows of `size` over x [n,h,w,c]. Raises ShapeError."""
-    if padding == "valid":
-        return (0, 0, 0, 0)
-    if padding == "same":
-        axes = zip(x.shape[1:3], size, stride, dilation, strict=True)
-        (top, bottom), (left, right) = (_same(*axis) for axis in axes)
-        return (top, left, bottom, right)
-    if isinstance(padding, int):
-        return (padding,) * 4
-    assert isinstance(padding, tuple), "checked when the layer was made"
-    return (*padding, *padding) if len(padding) == 2 else padding
-
-
-def _same(n: Dim, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    reach = dilation * (size - 1) + 1
-    if stride == 1:
-        total = reach - 1
-    elif isinstance(n, int):
-        total = max((-(-n // stride) - 1) * stride + reach - n, 0)
-    else:
-        raise ShapeError(f'padding "same" with stride {stride}: size {n} is free, want a number')
-    return total // 2, total - total // 2
+        return as_sequence(self._image(as_image(x), as_image(self.weight)))
 
 
 def as_image(x: Value) -> Value:
@@ -269,25 +239,19 @@ def _as_2d(padding: Padding1d) -> Padding:
     return (0, padding) if isinstance(padding, int) else padding
 
 
-def _transposed(
+def _convolved(
     x: Value,
     w: Value,
     bias: Weight | None,
     stride: tuple[int, int],
-    padding: tuple[int, int],
-    more: tuple[int, int],
+    around: tuple[int, int, int, int],
     dilation: tuple[int, int],
     groups: int,
+    mode: str,
 ) -> Value:
-    if any(m >= s for m, s in zip(more, stride, strict=True)):
-        raise ShapeError(f"output padding {list(more)}: want less than the stride {list(stride)}")
-    axes = zip(x.shape[1:3], w.shape[1:3], stride, padding, more, dilation, strict=True)
-    size = tuple((p - 1) * s - 2 * a + d * (r - 1) + 1 + m for p, r, s, a, m, d in axes)
-    y = ops.conv2d_dx(
-        x, w, size=size, strides=stride, pads=(*padding, *padding), dilations=dilation,
-        groups=groups,
-    )  # fmt: skip
-    return y if bias is None else y + bias
+    if mode != "zeros" and any(around):
+        x, around = padded(x, around, mode), (0, 0, 0, 0)
+    return ops.conv2d(x, w, bias, strides=stride, pads=around, dilations=dilation, groups=groups)
 
 
 def _check_groups(name: str, inputs: int, outputs: int, groups: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cloud import ops
+from cloud.nn.ctc import ctc as ctc
 from ir.dtype import DType
 from ir.errors import DTypeError, ShapeError
 from ir.graph import Constant, Value, shape_text

@@ -38,7 +38,8 @@ class Module(ABC):
         given = (*inputs, *named.values())
         if given and not any(isinstance(x, Value) for x in given):
             return self._infer(inputs, named)
-        y = _forward(self, inputs, named)
+        with current().inside(self):
+            y = _forward(self, inputs, named)
         current().calls.append((self, y))
         return y
 
@@ -178,7 +179,8 @@ def _interpreted(m: Any, module: Module, inputs: tuple[Any, ...], named: dict[st
     if inputs and not values_in([inputs, named]):
         return module(*inputs, **named)
     before = len(current()._states)
-    y = m.call(module.forward, inputs, named)
+    with current().inside(module):
+        y = m.call(module.forward, inputs, named)
     if m.staged_depth and len(current()._states) > before:
         raise m.refused(
             f"{type(module).__name__} updates its state in a branch or loop that data decide",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cloud import ops
-from cloud.nn.conv import Padding, Pair, checked_padding, pads, pair
 from cloud.nn.module import Module
+from cloud.nn.padding import Padding, Pair, checked_padding, pads, pair
 from ir.graph import Value
 from ir.symbol import Dim
 

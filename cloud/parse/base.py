@@ -10,9 +10,10 @@ from typing import Any
 from cloud.parse.errors import Disagreement, NotKnown, Place, Traced, UnsupportedSyntax
 from cloud.parse.source import FunctionSource
 from cloud.parse.state import Region, Scope, contents
+from cloud.parse.structure import mapped, record
 from ir.dtype import DType
 from ir.graph import Node, Value
-from ir.op import OPS
+from ir.op import OPS, located
 from ir.ops.shaping import resolved_shape
 
 
@@ -97,7 +98,7 @@ class Base:
         if self.frames:
             frame = self.frames[-1]
             file = frame.source.filename.rpartition("/")[2]
-            node.source = f"{file}:{getattr(frame.node, 'lineno', 0)}"
+            node.source = located(f"{file}:{getattr(frame.node, 'lineno', 0)}")
 
     def touch(self, container: Any) -> None:
         """To be called before a container changes, so that the change can be undone."""
@@ -121,10 +122,20 @@ class Base:
         outer.effects.extend(region.effects)
 
     def made(self, x: Any) -> Any:
-        """x, which was made just now if it is a list, dict or set."""
-        if self.regions and isinstance(x, (list, dict, set)):
+        """x, which was made just now if it is a list, dict, set or dataclass."""
+        if self.regions and (isinstance(x, (list, dict, set)) or record(x) is not None):
             self.regions[-1].own[id(x)] = x
         return x
+
+    def owned(self, tree: Any) -> Any:
+        """A structure that was made just now, all of it: its changes are seen nowhere else."""
+        stack = [tree] if self.regions else []
+        while stack:
+            x = stack.pop()
+            if isinstance(x, (list, dict)) or record(x) is not None:
+                self.regions[-1].own[id(x)] = x
+            mapped(x, stack.append, lambda _: None)
+        return tree
 
     def check_watch(self) -> None:
         if self.watched_from is not None:
@@ -142,8 +153,12 @@ class Base:
     def not_known(self, what: str, hint: str, node: ast.AST | None = None) -> NotKnown:
         return NotKnown(what, self.place(node), hint)
 
-    def disagreement(self, what: str, node: ast.AST | None = None) -> Disagreement:
-        hint = "give both the same shape, type and structure"
+    def disagreement(
+        self,
+        what: str,
+        node: ast.AST | None = None,
+        hint: str = "give both the same shape, type and structure",
+    ) -> Disagreement:
         return Disagreement(what, self.place(node), hint)
 
     def _leaf(self, x: Any) -> Value:

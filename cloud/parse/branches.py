@@ -151,7 +151,7 @@ class Branches(Arithmetic):
             raise Diverges(a.diverged.activations | b.diverged.activations)
         if a.diverged or b.diverged:
             return run_b() if a.diverged else run_a()
-        joiner = Joiner(self, (a.after, b.after))
+        joiner = Joiner(self, predicate, (a.after, b.after))
         try:
             result = joiner.join(a.result, b.result)
         except Mismatch as m:
@@ -172,7 +172,8 @@ class Branches(Arithmetic):
             x, y = a.after.get(i, now), b.after.get(i, now)
             if isinstance(c, list) and len(x) != len(y):
                 raise self.disagreement(
-                    f"a list holds {len(x)} items after one branch, {len(y)} after the other"
+                    f"a list holds {len(x)} items after one branch, {len(y)} after the other",
+                    hint="let both branches leave as many items, such as zeros",
                 )
             held = {}
             for key in {**x, **y}:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ast
+import copy
+import dataclasses
 import functools
 import types
 from typing import Any
 
-from cloud.parse import numeric_table, python_table  # noqa: F401  (they fill the table)
+import numpy as np
+
+from cloud.parse import (  # noqa: F401  (they fill the table)
+    array_table,
+    numeric_table,
+    python_table,
+    reduction_table,
+)
 from cloud.parse.base import OFF_THE_END, Frame
 from cloud.parse.functions import (
     Closure,
@@ -18,7 +27,7 @@ from cloud.parse.functions import (
     scope_of,
 )
 from cloud.parse.recursion import Recursion
-from cloud.parse.source import FunctionSource
+from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
 from cloud.parse.structure import values_in
 from cloud.parse.table import CALLS, CHANGES_ITSELF, TABLE
@@ -59,21 +68,39 @@ class Calls(Recursion):
     def call_python(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let Python call it; what cannot take values says so with the place."""
         owner = getattr(f, "__self__", None)
+        given = values_in([list(args), kwargs])
         if isinstance(owner, (list, dict, set)) and f.__name__ in CHANGES_ITSELF:
             self.touch(owner)
+        if given and isinstance(owner, np.ndarray):
+            return self.method_of_value(self.as_value(owner), f.__name__, *args, **kwargs)
+        if values_in([given, owner]) and _looks_at_values(f, owner):
+            raise self._takes_no_values(f, "its numbers are known when the graph runs")
         try:
             y = f(*args, **kwargs)
         except (TypeError, AttributeError) as e:
-            if not values_in([list(args), kwargs]) or not _is_foreign(f):
+            if not given or not _is_foreign(f):
+                if given and isinstance(f, types.FunctionType) and source_of(f.__code__) is None:
+                    raise self._has_no_source(f, e) from None
                 raise
-            name = getattr(f, "__qualname__", repr(f))
-            raise self.not_known(
-                f"{name} does not take values of a graph ({e})",
-                "cloud.ops has the operators; or compute it from known numbers",
-            ) from None
+            raise self._takes_no_values(f, str(e)) from None
         if isinstance(y, Value) and y.node is not None and isinstance(f, types.FunctionType):
             self.mark(y.node)
-        return self.made(y)
+        return self.made(y) if isinstance(f, type) or f in _COPIES else y
+
+    def _has_no_source(self, f: types.FunctionType, e: Exception) -> Exception:
+        return self.not_known(
+            f"the source of {f.__qualname__} cannot be read, and without it {e}",
+            "define it in a file or a notebook, or run it in eager mode",
+        )
+
+    def _takes_no_values(self, f: Any, why: str) -> Exception:
+        name = getattr(f, "__qualname__", getattr(f, "__name__", repr(f)))
+        module = getattr(f, "__module__", None)
+        name = f"{module}.{name}" if module and module != "builtins" else name
+        return self.not_known(
+            f"{name} does not take values of a graph ({why})",
+            "cloud.ops has the operators; or compute it from known numbers",
+        )
 
     def run_function(self, source: FunctionSource, scope: Scope, arguments: dict[str, Any]) -> Any:
         """The body, once the arguments are bound."""
@@ -171,6 +198,20 @@ class Calls(Recursion):
         if cell is None:
             raise self.refused("super() outside of a method", "name the class", node)
         return super(cell.cell_contents, frame.first_argument)
+
+
+_COPIES = (copy.copy, copy.deepcopy, dataclasses.replace)
+_COMPARING = ("index", "count", "remove")
+
+
+def _looks_at_values(f: Any, owner: Any) -> bool:
+    """Whether it would take a value for an object like any other: numpy, text, a search."""
+    if isinstance(owner, (list, tuple)):
+        return f.__name__ in _COMPARING
+    if isinstance(owner, str):
+        return True
+    module = getattr(f, "__module__", None) or ""
+    return isinstance(f, np.ufunc) or module.split(".")[0] == "numpy"
 
 
 def _is_foreign(f: Any) -> bool:

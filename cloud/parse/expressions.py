@@ -15,7 +15,7 @@ from cloud.parse.errors import Traced
 from cloud.parse.functions import Closure, interpretable
 from cloud.parse.source import FunctionSource
 from cloud.parse.state import Poison, Scope
-from cloud.parse.structure import NUMERIC
+from cloud.parse.structure import NUMERIC, values_in
 from ir.graph import Value
 
 
@@ -126,6 +126,8 @@ class Expressions(Calls):
         """a `kind` b; an operator that the user's class defines is interpreted."""
         if self.is_ours(a, b):
             return self.binary(kind, a, b)
+        if isinstance(a, str) and values_in([b]):
+            raise self.not_known("the text of a value", "its number is known when the graph runs")
         for x, y, prefix in ((a, b, "__"), (b, a, "__r")):
             name = prefix + BINARY[kind].__name__.strip("_") + "__"
             method = getattr(type(x), name, None)
@@ -163,8 +165,10 @@ class Expressions(Calls):
         if test is x:
             tried = self.speculate(rest)
             y = tried.result
-            if tried.diverged is None and (isinstance(y, bool) or _is_truth(y)):
+            if tried.diverged is None and _is_truth(y):
                 return self.logical(test, rest, when=is_and)
+            if isinstance(y, NUMERIC):
+                x = self.weakly(self.number(x), True)  # True is 1 beside a number
         here = lambda: x  # noqa: E731
         return self.branch(test, rest, here) if is_and else self.branch(test, here, rest)
 
@@ -185,7 +189,27 @@ class Expressions(Calls):
         method = getattr(type(a), _COMPARISON_METHODS.get(kind, ""), None)
         if interpretable(method):
             return self.call(method, (a, b), {})
+        several = isinstance(a, (list, tuple, dict)) and isinstance(b, (list, tuple, dict))
+        if several and kind not in _BY_IDENTITY and values_in([a, b]):
+            return self._compared_parts(kind, a, b)
         return self.compare(kind, a, b)
+
+    def _compared_parts(self, kind: type, a: Any, b: Any) -> Any:
+        """Whether structures with values in them are equal, part by part."""
+        if kind not in (ast.Eq, ast.NotEq):
+            raise self.not_known("an order of lists that data decide", "compare their items")
+        same: Any = isinstance(a, dict) == isinstance(b, dict) and len(a) == len(b)
+        if isinstance(a, dict):
+            same = same and a.keys() == b.keys()
+            pairs = [(a[k], b[k]) for k in a] if same else []
+        else:
+            same = same and isinstance(a, list) == isinstance(b, list)
+            pairs = list(zip(a, b, strict=True)) if same else []
+        for x, y in pairs:
+            same = self.both(same, lambda x=x, y=y: self._compared(ast.Eq, x, y))
+        if kind is ast.Eq:
+            return same
+        return self.op("logical_not", same) if isinstance(same, Value) else not same
 
     def expr_IfExp(self, node: ast.IfExp) -> Any:
         test = self.truth(self.expr(node.test))
@@ -320,10 +344,13 @@ def _has_value(key: Any) -> bool:
 
 
 def _is_truth(x: Any) -> bool:
-    return isinstance(x, Value) and x.shape == () and x.dtype.name == "bool"
+    return isinstance(x, (bool, np.bool_)) or (
+        isinstance(x, Value) and x.shape == () and x.dtype.name == "bool"
+    )
 
 
 _INNER: dict[tuple[FunctionSource, ast.AST], FunctionSource] = {}
+_BY_IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _UNARY_METHODS = {ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__"}
 _COMPARISON_METHODS = {
     ast.Eq: "__eq__",

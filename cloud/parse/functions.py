@@ -23,6 +23,11 @@ LIBRARIES = tuple(
 class Closure:
     """A function that was defined in interpreted code. Python may call it as well."""
 
+    # apart from what `functools.wraps` copies from one function to another
+    __slots__ = (
+        "__dict__", "__weakref__", "defaults", "keyword_defaults", "machine", "scope", "source",
+    )  # fmt: skip
+
     def __init__(
         self,
         machine: Any,

@@ -23,11 +23,24 @@ class Chosen:
         self.index = index
 
 
+class Choice:
+    """One of two functions, as data decide: a call of it is a branch."""
+
+    def __init__(self, predicate: Value, a: Any, b: Any) -> None:
+        self.predicate, self.a, self.b = predicate, a, b
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("a function that data choose is called by traced code alone")
+
+
 class Joiner:
     """Joins structures of two branches and collects the pairs of values in which they differ."""
 
-    def __init__(self, machine: Arithmetic, held: tuple[dict[int, Any], dict[int, Any]]) -> None:
+    def __init__(
+        self, machine: Arithmetic, predicate: Value, held: tuple[dict[int, Any], dict[int, Any]]
+    ) -> None:
         self.machine = machine
+        self.predicate = predicate
         self.held = held  # for each branch, by id: what containers held at its end
         self.pairs: list[tuple[Value, Value]] = []
         self._seen: dict[tuple[Value, Value], Chosen] = {}
@@ -46,6 +59,8 @@ class Joiner:
             return a
         if isinstance(a, NUMERIC) and isinstance(b, NUMERIC):
             return self.pair(*self.unified(a, b))
+        if callable(a) and callable(b):
+            return Choice(self.predicate, a, b)
         return self._structures(a, b)
 
     def flows(self, a: Flow, b: Flow) -> Flow:

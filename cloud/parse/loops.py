@@ -28,20 +28,23 @@ class RematItems:
     def __len__(self) -> int:
         return len(self.items)
 
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
 
 class Loops(StagedLoops):
     def stmt_While(self, node: ast.While) -> Flow:
         if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)):
             return self._while_assigning(node)
         while True:
-            test = self.truth(self.expr(node.test))
+            test, every = self._test(node)
             if test is False:
                 return self.block(node.orelse)
             if test is not True:
-                return self.staged_while(node, sure=False)
+                return self.staged_while(node, every, sure=False)
             flow = self._attempt(lambda: self.end_of_body(self.block(node.body)))
             if flow is None:
-                return self.staged_while(node, sure=True)
+                return self.staged_while(node, every, sure=True)
             if flow.code == BREAK:
                 return OFF_THE_END
             if flow.code == RETURN:
@@ -65,9 +68,16 @@ class Loops(StagedLoops):
                 raise
         return self._for_items(node, Items.of(sequence))
 
-    def staged_while(self, node: ast.While, *, sure: bool) -> Flow:
-        turn = Turn(lambda: self.truth(self.expr(node.test)), lambda: self.block(node.body))
-        turn.sure = sure
+    def _test(self, node: ast.While) -> tuple[Any, int]:
+        """Whether there is a turn more, and which states are kept; see `remat`."""
+        test = self.expr(node.test)
+        if isinstance(test, RematItems):
+            return self.truth(test.items), test.every
+        return self.truth(test), 1
+
+    def staged_while(self, node: ast.While, every: int, *, sure: bool) -> Flow:
+        turn = Turn(lambda: self._test(node)[0], lambda: self.block(node.body))
+        turn.sure, turn.every = sure, every
         return self.after_loop(self.staged_loop(node, turn), node.orelse)
 
     def staged_for(self, node: ast.For, sequence: Sequence, every: int) -> Flow:
@@ -148,9 +158,10 @@ class Loops(StagedLoops):
         """`while (x := f()) …` as `while True: if not …: break`, so that x is seen after it."""
         stop: ast.stmt = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
         loop = ast.While(ast.Constant(True), [stop, *node.body], [])
-        for n in ast.walk(loop):
+        ast.copy_location(loop, node)
+        for n in ast.walk(loop):  # what is new stands where the condition does
             if not hasattr(n, "lineno") and isinstance(n, (ast.stmt, ast.expr)):
-                ast.copy_location(n, node)
+                ast.copy_location(n, node.test)
         if node.orelse:
             raise self.refused("`else` of a `while` that assigns in its condition", "use a flag")
         return self.stmt_While(loop)

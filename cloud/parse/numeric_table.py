@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from cloud.parse.structure import described
-from cloud.parse.table import Handler, on_values
+from cloud.parse.table import on_values
 from ir.dtype import DType
 from ir.graph import Constant, Value
 
 
-def _float(m: Any, x: Any) -> Value:
+def as_float(m: Any, x: Any) -> Value:
     """x as a value of a float type."""
     x = m.number(m.as_value(x))
     return x if x.dtype.is_float else m.cast(x, m.default_float)
 
 
 _UNARY: dict[str, tuple[Any, ...]] = {
-    name: (getattr(np, name), getattr(math, name))
-    for name in ("sin", "cos", "exp", "log", "sqrt", "tanh")
+    name: (getattr(np, name), getattr(math, name)) for name in ("sin", "cos", "exp", "sqrt", "tanh")
 }
 for _name, _functions in _UNARY.items():
-    on_values(*_functions)(lambda m, x, name=_name: m.op(name, _float(m, x)))
+    on_values(*_functions)(lambda m, x, name=_name: m.op(name, as_float(m, x)))
 for _name in ("floor", "ceil"):
-    on_values(getattr(np, _name))(lambda m, x, name=_name: m.op(name, _float(m, x)))
+    on_values(getattr(np, _name))(lambda m, x, name=_name: m.op(name, as_float(m, x)))
     on_values(getattr(math, _name))(
-        lambda m, x, name=_name: m.cast(m.op(name, _float(m, x)), DType.i32)
+        lambda m, x, name=_name: m.cast(m.op(name, as_float(m, x)), DType.i32)
     )
-for _name, _f in (("sign", np.sign), ("erf", math.erf), ("reciprocal", np.reciprocal)):
-    on_values(_f)(lambda m, x, name=_name: m.op(name, _float(m, x)))
+for _name, _f in (
+    ("log", np.log),
+    ("sign", np.sign),
+    ("erf", math.erf),
+    ("reciprocal", np.reciprocal),
+):
+    on_values(_f)(lambda m, x, name=_name: m.op(name, as_float(m, x)))
 for _kind, _f in (
     (ast.Add, np.add),
     (ast.Sub, np.subtract),
@@ -86,30 +89,59 @@ def _square(m, x):
 
 @on_values(math.tan, np.tan)
 def _tan(m, x):
-    x = _float(m, x)
+    x = as_float(m, x)
     return m.op("div", m.op("sin", x), m.op("cos", x))
 
 
 @on_values(math.sinh, np.sinh)
 def _sinh(m, x):
-    x = _float(m, x)
-    return m.op("mul", m.op("sub", m.op("exp", x), m.op("exp", m.op("neg", x))), 0.5)
+    """With what e^x - 1 keeps of small x, whose digits e^x - e^-x would lose."""
+    e = _expm1(m, x)
+    return m.op("mul", m.op("add", e, m.op("div", e, m.op("add", e, _one(m, x)))), 0.5)
 
 
 @on_values(math.cosh, np.cosh)
 def _cosh(m, x):
-    x = _float(m, x)
+    x = as_float(m, x)
     return m.op("mul", m.op("add", m.op("exp", x), m.op("exp", m.op("neg", x))), 0.5)
 
 
 @on_values(math.log1p, np.log1p)
 def _log1p(m, x):
-    return m.op("log", m.op("add", _float(m, x), _one(m, x)))
+    """log(u) x / (u - 1) with u = 1 + x as it is rounded: to the last digits (Goldberg 1991)"""
+    x, one = as_float(m, x), _one(m, x)
+
+    def near(x: Value) -> Value:
+        u = m.op("add", x, one)
+        moved = m.op("sub", u, one)
+        still = m.op("equal", moved, Constant(0, dtype=x.dtype))
+        safe = m.op("where", still, one, moved)
+        return m.op("where", still, x, m.op("mul", m.op("log", u), m.op("div", x, safe)))  # type: ignore[no-any-return]
+
+    return _near_zero(m, x, near, lambda x: m.op("log", m.op("add", x, one)))
 
 
 @on_values(math.expm1, np.expm1)
 def _expm1(m, x):
-    return m.op("sub", m.op("exp", _float(m, x)), _one(m, x))
+    """2 t / (1 - t) with t = tanh(x / 2), which keeps the digits of small x"""
+    x, one = as_float(m, x), _one(m, x)
+
+    def near(x: Value) -> Value:
+        t = m.op("tanh", m.op("mul", x, 0.5))
+        return m.op("div", m.op("add", t, t), m.op("sub", one, t))  # type: ignore[no-any-return]
+
+    return _near_zero(m, x, near, lambda x: m.op("sub", m.op("exp", x), one))
+
+
+def _near_zero(m: Any, x: Value, near: Any, far: Any) -> Value:
+    """near(x) where |x| < 1/2, else far(x); neither is computed, nor differentiated, elsewhere."""
+    half, one = Constant(0.5, dtype=x.dtype), _one(m, x)
+    small = m.op("less", m.op("abs", x), half)
+    zero = Constant(0, dtype=x.dtype)
+    y: Value = m.op(
+        "where", small, near(m.op("where", small, x, zero)), far(m.op("where", small, one, x))
+    )
+    return y
 
 
 @on_values(math.hypot, np.hypot)
@@ -117,92 +149,68 @@ def _hypot(m, a, b):
     return m.op("sqrt", m.binary(ast.Add, m.power(a, 2), m.power(b, 2)))
 
 
+@on_values(np.logaddexp)
+def _logaddexp(m, a, b):
+    a, b = m.promoted(a, b, at_least_float=True)
+    apart = m.op("abs", m.op("sub", a, b))
+    return m.op("add", m.op("maximum", a, b), m.op("softplus", m.op("neg", apart)))
+
+
+@on_values(math.log)
+def _log(m, x, base=None):
+    y = m.op("log", as_float(m, x))
+    return y if base is None else m.binary(ast.Div, y, m.call(math.log, (base,), {}))
+
+
+for _f, _base in ((np.log2, 2), (math.log2, 2), (np.log10, 10), (math.log10, 10)):
+    on_values(_f)(
+        lambda m, x, base=_base: m.binary(ast.Mult, m.op("log", as_float(m, x)), 1 / math.log(base))
+    )
+on_values(np.exp2)(lambda m, x: m.op("exp", m.binary(ast.Mult, as_float(m, x), math.log(2))))
+for _f in (np.degrees, math.degrees, np.rad2deg):
+    on_values(_f)(lambda m, x: m.binary(ast.Mult, as_float(m, x), 180 / math.pi))
+for _f in (np.radians, math.radians, np.deg2rad):
+    on_values(_f)(lambda m, x: m.binary(ast.Mult, as_float(m, x), math.pi / 180))
+
+
+@on_values(np.trunc, math.trunc)
+def _trunc(m, x):
+    x = as_float(m, x)
+    return m.op("mul", m.op("sign", x), m.op("floor", m.op("abs", x)))
+
+
+@on_values(np.round, np.rint)
+def _rint(m, x, decimals=0):
+    scale = 10.0**decimals
+    x = as_float(m, x)
+    if not decimals:
+        return m.op("round", x)
+    return m.binary(ast.Div, m.op("round", m.binary(ast.Mult, x, scale)), scale)
+
+
+@on_values(np.isfinite, math.isfinite)
+def _isfinite(m, x):
+    return m.compare(ast.Lt, m.op("abs", as_float(m, x)), math.inf)
+
+
+@on_values(np.isinf, math.isinf)
+def _isinf(m, x):
+    return m.compare(ast.Eq, m.op("abs", as_float(m, x)), math.inf)
+
+
+@on_values(np.logical_xor)
+def _logical_xor(m, a, b):
+    a, b = (m.cast(m.as_value(x), DType.bool) for x in (a, b))
+    return m.compare(ast.NotEq, a, b)
+
+
 @on_values(math.isnan, np.isnan)
 def _isnan(m, x):
-    return m.op("is_nan", _float(m, x))
+    return m.op("is_nan", as_float(m, x))
 
 
 def _one(m: Any, x: Any) -> Constant:
-    return Constant(1, dtype=_float(m, x).dtype)
-
-
-def _extremum(name: str) -> Handler:
-    def of(m: Any, *args: Any, key: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-        reduction = "reduce_max" if name == "maximum" else "reduce_min"
-        if key is not None:
-            raise m.not_known(f"{name} with a key on values", "compare in a loop")
-        if len(args) == 1 and isinstance(args[0], Value):
-            return m.reduce(reduction, args[0], axis, keepdims)
-        if len(args) == 2 and axis is None and isinstance(args[0], Value) and args[1] is None:
-            return m.reduce(reduction, args[0], None, keepdims)
-        items = list(m.iterated(args[0])) if len(args) == 1 else list(args)
-        return functools.reduce(lambda a, b: m.op(name, *m.promoted(a, b)), items)
-
-    return of
-
-
-for _name, _pair in (
-    ("maximum", (builtins.max, np.max, np.amax, np.maximum)),
-    ("minimum", (builtins.min, np.min, np.amin, np.minimum)),
-):
-    on_values(*_pair)(_extremum(_name))
-
-
-@on_values(builtins.sum)
-def _sum(m, items, start=0):
-    total = start
-    if isinstance(items, Value):
-        rest = m.reduce("reduce_sum", items, 0)
-        return rest if isinstance(start, int) and start == 0 else m.binary(ast.Add, start, rest)
-    for x in m.iterated(items):
-        total = x if isinstance(total, int) and total == 0 else m.binary(ast.Add, total, x)
-    return total
-
-
-def _reduction(name: str) -> Handler:
-    def of(m: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        x = m.stacked(x) if isinstance(x, (list, tuple)) else x
-        return m.reduce(name, _float(m, x) if name == "reduce_mean" else x, axis, keepdims)
-
-    return of
-
-
-for _name, _f in (("reduce_sum", np.sum), ("reduce_mean", np.mean), ("reduce_prod", np.prod)):
-    on_values(_f)(_reduction(_name))
-
-
-@on_values(np.cumsum)
-def _cumsum(m, x, axis=None):
-    x = m.op("reshape", x, shape=(-1,)) if axis is None else x
-    return m.op("cumsum", x, axis=(axis or 0) % x.rank)
-
-
-@on_values(np.argmax)
-def _argmax(m, x, axis=None):
-    x = m.op("reshape", x, shape=(-1,)) if axis is None else x
-    return m.op("argmax", x, axis=(axis or 0) % x.rank)
-
-
-@on_values(np.argmin)
-def _argmin(m, x, axis=None):
-    x = m.op("reshape", x, shape=(-1,)) if axis is None else x
-    return m.op("argmin", x, axis=(axis or 0) % x.rank)
-
-
-@on_values(np.all, builtins.all)
-def _all(m, x, axis=None):
-    x = m.stacked(list(m.iterated(x))) if not isinstance(x, Value) else x
-    return m.cast(
-        m.reduce("reduce_prod", m.cast(m.cast(x, DType.bool), DType.f32), axis), DType.bool
-    )
-
-
-@on_values(np.any, builtins.any)
-def _any(m, x, axis=None):
-    x = m.stacked(list(m.iterated(x))) if not isinstance(x, Value) else x
-    return m.cast(
-        m.reduce("reduce_max", m.cast(m.cast(x, DType.bool), DType.f32), axis), DType.bool
-    )
+    return Constant(1, dtype=as_float(m, x).dtype)
 
 
 @on_values(np.dot)
@@ -217,8 +225,18 @@ def _outer(m, a, b):
     return m.op("mul", m.op("reshape", a, shape=(-1, 1)), m.op("reshape", b, shape=(1, -1)))
 
 
+@on_values(np.vdot, np.inner)
+def _inner(m, a, b):
+    a, b = m.promoted(a, b)
+    if a.rank != 1 or b.rank != 1:
+        raise m.not_known(f"inner of {described(a)} and {described(b)}", "use @ or np.einsum")
+    return m.matmul(a, b)
+
+
 @on_values(np.where)
-def _where(m, condition, a, b):
+def _where(m, condition, a=None, b=None):
+    if a is None or b is None:
+        raise m.not_known("np.where of a condition alone", "give what to choose between")
     a, b = m.promoted(a, b)
     return m.op("where", m.cast(m.as_value(condition), DType.bool), a, b)
 
@@ -227,6 +245,12 @@ def _where(m, condition, a, b):
 def _clip(m, x, low, high):
     x = x if low is None else m.op("maximum", *m.promoted(x, low))
     return x if high is None else m.op("minimum", *m.promoted(x, high))
+
+
+@on_values(np.full)
+def _filled(m, shape, fill_value):
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    return m.op("broadcast_to", m.as_value(fill_value), shape=shape)
 
 
 @on_values(np.zeros_like)
@@ -270,7 +294,13 @@ def _stack(m, items, axis=0):
     return m.stacked(list(m.iterated(items)), axis)
 
 
-@on_values(np.array, np.asarray)
+@on_values(np.array)
+def _new_array(m, x, dtype=None):
+    y = _array(m, x, dtype)
+    return m.method_of_value(y, "copy") if y is x else y
+
+
+@on_values(np.asarray)
 def _array(m, x, dtype=None):
     def build(x: Any) -> Value:
         if isinstance(x, (list, tuple)):
@@ -297,7 +327,7 @@ def _len(m, x):
 
 @on_values(builtins.float)
 def _to_float(m, x):
-    return m.weakly(_float(m, x), m.is_weak(x))
+    return m.weakly(as_float(m, x), m.is_weak(x))
 
 
 @on_values(builtins.int)
@@ -313,8 +343,8 @@ def _to_bool(m, x):
 @on_values(builtins.round)
 def _round(m, x, digits=None):
     if digits is not None:
-        raise m.not_known("round of a value to some digits", "multiply, round and divide")
-    return m.cast(m.op("round", _float(m, x)), DType.i32)
+        return _rint(m, x, digits)
+    return m.cast(m.op("round", as_float(m, x)), DType.i32)
 
 
 @on_values(builtins.pow)

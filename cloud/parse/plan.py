@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from cloud.parse.arithmetic import Arithmetic
 from cloud.parse.errors import Mismatch
 from cloud.parse.join import shape_of
-from cloud.parse.structure import NUMBER, NUMERIC, Spec, described, like, same_known
+from cloud.parse.structure import (
+    NUMBER,
+    NUMERIC,
+    Spec,
+    described,
+    leaves,
+    like,
+    mapped,
+    of_record,
+    record,
+    same_known,
+)
 from ir.graph import Value
 
 
@@ -32,6 +43,9 @@ def widened(machine: Arithmetic, template: Any, after: Any) -> Any:
         return _wider_structure(machine, template, after)
     if same_known(template, after):
         return template
+    if (names := record(template)) is not None and type(after) is type(template):
+        held = {n: widened(machine, getattr(template, n), getattr(after, n)) for n in names}
+        return of_record(type(template), held)
     if isinstance(template, NUMERIC) and isinstance(after, NUMERIC):
         return _wider_spec(machine, spec_of(machine, template), after)
     raise Mismatch(f"it is {described(template)} before and {described(after)} after")
@@ -41,7 +55,7 @@ def template_of(machine: Arithmetic, tree: Any) -> Any:
     """The structure with a Spec for each value; what is known stays."""
     if isinstance(tree, Value):
         return spec_of(machine, tree)
-    return mapped(tree, lambda x: template_of(machine, x))
+    return mapped(tree, lambda x: template_of(machine, x), lambda x: x)
 
 
 def spec_of(machine: Arithmetic, x: Any) -> Spec:
@@ -53,47 +67,24 @@ def spec_of(machine: Arithmetic, x: Any) -> Spec:
     return Spec(v.shape, v.dtype)
 
 
-def mapped(tree: Any, f: Callable[[Any], Any]) -> Any:
-    """The structure with f of each part; a leaf stays."""
-    if isinstance(tree, tuple):
-        return like(tree, [f(x) for x in tree])
-    if isinstance(tree, list):
-        return [f(x) for x in tree]
-    if isinstance(tree, dict):
-        return {k: f(x) for k, x in tree.items()}
-    return tree
-
-
 def placed(template: Any, values: Iterator[Value]) -> Any:
     """The structure with the next value for each Spec."""
     if isinstance(template, Spec):
         return next(values)
-    return mapped(template, lambda t: placed(t, values))
+    return mapped(template, lambda t: placed(t, values), lambda x: x)
 
 
 def specs(template: Any) -> Iterator[Spec]:
-    if isinstance(template, Spec):
-        yield template
-    elif isinstance(template, (tuple, list)):
-        for t in template:
-            yield from specs(t)
-    elif isinstance(template, dict):
-        for t in template.values():
-            yield from specs(t)
+    return (t for t in leaves(template) if isinstance(t, Spec))
 
 
 def operands(machine: Arithmetic, template: Any, tree: Any) -> Iterator[Value]:
     """For each Spec the leaf of `tree` there, as a value of that type. Raises Mismatch."""
-    if isinstance(template, Spec):
-        if not isinstance(tree, NUMERIC) or shape_of(tree) != template.shape:
-            raise Mismatch(f"it is {template} and {described(tree)}")
-        yield machine.as_value(tree, template.dtype)
-    elif isinstance(template, (tuple, list)):
-        for t, x in zip(template, tree, strict=True):
-            yield from operands(machine, t, x)
-    elif isinstance(template, dict):
-        for k, t in template.items():
-            yield from operands(machine, t, tree[k])
+    for spec, x in zip(leaves(template), leaves(tree), strict=True):
+        if isinstance(spec, Spec):
+            if not isinstance(x, NUMERIC) or shape_of(x) != spec.shape:
+                raise Mismatch(f"it is {spec} and {described(x)}")
+            yield machine.as_value(x, spec.dtype)
 
 
 def _wider_spec(machine: Arithmetic, spec: Spec, after: Any) -> Spec:

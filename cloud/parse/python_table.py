@@ -7,7 +7,8 @@ import functools
 
 import numpy as np
 
-from cloud.parse.table import handles
+from cloud.parse.join import Choice
+from cloud.parse.table import calls_of, handles, on_values
 from ir.dtype import DType
 from ir.graph import Value
 
@@ -120,6 +121,22 @@ def _getattr(m, x, name, *default):
 def _setattr(m, x, name, value):
     m.touch(x)
     setattr(x, name, value)
+
+
+@on_values(builtins.str, builtins.repr, builtins.ascii, builtins.format)
+def _text(m, *args):
+    raise m.not_known("the text of a value", "its number is known when the graph runs")
+
+
+@handles(builtins.iter)
+def _iter(m, x):
+    return iter(m.iterated(x))
+
+
+@calls_of(Choice)
+def _chosen(m, f, args, kwargs):
+    first, second = (lambda g=g: m.call(g, args, kwargs) for g in (f.a, f.b))
+    return m.branch(f.predicate, first, second)
 
 
 @handles(builtins.locals, builtins.eval, builtins.exec, builtins.globals, builtins.vars)

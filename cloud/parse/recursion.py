@@ -161,7 +161,7 @@ class Recursion(Loops):
         parameters = [Value(s.shape, s.dtype) for s in specs(act.template)]
         for v, s in zip(parameters, specs(act.template), strict=True):
             self.weakly(v, s.weak)
-        arguments = self.made(placed(act.template, iter(parameters)))
+        arguments = self.owned(placed(act.template, iter(parameters)))
         depth, act.staged_depth = act.staged_depth, self.staged_depth
         try:
             out = run(arguments)
@@ -195,7 +195,7 @@ class Recursion(Loops):
     def _call(self, act: Activation, arguments: Any, *, remat: bool = False) -> Any:
         inputs = list(operands(self, act.template, arguments))
         results = self.op("call", *inputs, *act.captures, body=act.function, remat=remat)
-        tree = self.made(placed(act.results, iter(results)))
+        tree = self.owned(placed(act.results, iter(results)))
         for v, s in zip(leaves(tree), leaves(act.results), strict=True):
             if isinstance(s, Spec):
                 self.weakly(v, s.weak)

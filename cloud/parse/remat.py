@@ -26,14 +26,17 @@ class RematFunction:
 
 
 def remat(x: Any, *, every: int = 1) -> Any:
-    """`for i in remat(range(1000), every=32)`: the derivative of this loop keeps each 32nd state
-    and computes what lies between again (Griewank 1992). remat(f): a derivative of f keeps f's
-    arguments alone and runs f once more (Chen et al. 2016). Results are the same.
+    """`for i in remat(range(1000), every=32)` or `while remat(x > 1, every=32)`: the derivative of
+    this loop keeps each 32nd state and computes what lies between again (Griewank 1992). remat(f):
+    a derivative of f keeps f's arguments alone and runs f once more (Chen et al. 2016). Results are
+    the same.
 
-    Raises ValueError for `every` below 1.
+    Raises ValueError for `every` below 1, and for an `every` of a function.
     """
     if every < 1:
         raise ValueError(f"remat: every {every}, want at least 1")
+    if callable(x) and every > 1:
+        raise ValueError(f"remat: every {every} of a function; want it at the loop inside")
     return RematFunction(x) if callable(x) else RematItems(x, every)
 
 

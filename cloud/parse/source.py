@@ -26,6 +26,7 @@ class FunctionSource:
         self.nonlocals: set[str] = set()
         self.captured: set[str] = set()  # names that functions inside this one mention
         self.loads: dict[str, list[Position]] = {}
+        self.assigned: dict[str, list[tuple[Position, Position]]] = {}  # where `name = …` stands
         self.loops: list[tuple[Position, Position]] = []
         stored: set[str] = {a.arg for a in _all_arguments(node.args)}
         for child in self._own_nodes():
@@ -59,6 +60,11 @@ class FunctionSource:
         around = [(a, b) for a, b in self.loops if a <= begin and end <= b and (a, b) != span(node)]
         return any(p >= end or any(a <= p < b for a, b in around) for p in self.loads.get(name, ()))
 
+    def sets(self, node: ast.AST, name: str) -> bool:
+        """Whether an assignment that `node` is part of gives `name` its value."""
+        begin, end = span(node)
+        return any(a <= begin and end <= b for a, b in self.assigned.get(name, ()))
+
     def _own_nodes(self) -> Iterator[ast.AST]:
         body = self.node.body
         stack: list[ast.AST] = list(body) if isinstance(body, list) else [body]
@@ -84,6 +90,8 @@ class FunctionSource:
                 stored.add(name)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 stored.add(name)
+            case ast.MatchMapping(rest=str(name)):
+                stored.add(name)
             case ast.alias(name=name, asname=asname):
                 stored.add(asname or name.partition(".")[0])
             case ast.Global(names=names):
@@ -95,6 +103,10 @@ class FunctionSource:
             case _ if isinstance(node, COMPREHENSIONS):
                 for target in (t for g in node.generators for t in ast.walk(g.target)):
                     target.in_comprehension = True  # type: ignore[attr-defined]
+        if isinstance(node, ast.Assign):
+            for n in (n for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)):
+                if isinstance(n.ctx, ast.Store):
+                    self.assigned.setdefault(n.id, []).append(span(node))
         if isinstance(node, NESTED):
             inside = (n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Nonlocal)))
             for n in inside:

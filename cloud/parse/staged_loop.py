@@ -120,7 +120,7 @@ class StagedLoops(Branches, Sequences):
             own = [Value(s.shape, s.dtype) for s in specs(slot.template)]
             for v, s in zip(own, specs(slot.template), strict=True):
                 self.weakly(v, s.weak)
-            before[key] = self.made(placed(slot.template, iter(own)))
+            before[key] = self.owned(placed(slot.template, iter(own)))
             self.touch(slot.container)
             put(slot.container, slot.key, before[key])
             parameters += own
@@ -146,7 +146,8 @@ class StagedLoops(Branches, Sequences):
             now = contents(c)
             if isinstance(c, list) and len(now) != len(old):
                 raise self.disagreement(
-                    f"a list of {len(old)} holds {len(now)} items after a turn of the loop"
+                    f"a list of {len(old)} holds {len(now)} items after a turn of the loop",
+                    hint="make an array of the most items before the loop, and set x[i] in it",
                 )
             for key in {**old, **now}:
                 slot = (id(c), key)

@@ -11,18 +11,18 @@ import numpy as np
 from cloud.parse.arithmetic import BINARY, IN_PLACE
 from cloud.parse.base import BREAK, CONTINUE, OFF_THE_END, RETURN, Flow
 from cloud.parse.errors import UnsupportedSyntax
-from cloud.parse.expressions import Expressions
-from cloud.parse.functions import interpretable
+from cloud.parse.items import Items
 from cloud.parse.state import MISSING, Scope
 from ir.graph import Value
 
 
-class Statements(Expressions):
+class Statements(Items):
     def block(self, statements: list[ast.stmt]) -> Flow:
         """Run statements until one leaves the block; gives how it was left."""
         for i, s in enumerate(statements):
             rest = statements[i + 1 :]
             self.frames[-1].node = s
+            s = self.match_as_if(s) if isinstance(s, ast.Match) else s
             if isinstance(s, ast.If):
                 flow, followed = self.stmt_If(s, rest)
                 if followed:
@@ -148,43 +148,6 @@ class Statements(Expressions):
                 around.vars[name] = value
                 return
         raise NameError(f"{self.place()}: no variable {name!r} around")
-
-    def _set_attribute(self, x: Any, name: str, value: Any) -> None:
-        if isinstance(x, Value):
-            raise self.refused("an attribute of a value is set", "values never change")
-        self.touch(x)
-        setattr(x, name, value)
-
-    def _set_item(self, target: ast.Subscript, x: Any, key: Any, value: Any) -> None:
-        """x[key] = value: a tensor never changes, so the name gets another one."""
-        if isinstance(x, Value):
-            self._rebind(target, self.updated(x, key, value))
-        elif isinstance(x, np.ndarray):
-            parts = key if isinstance(key, tuple) else (key,)
-            if any(isinstance(p, Value) for p in (*parts, value)):
-                x = self.as_value(x)
-                self._rebind(target, self.updated(x, key, value))
-            else:
-                new = x.copy()
-                new[key] = value
-                self._rebind(target, new)
-        elif isinstance(key, Value):
-            hint = "use a tensor, or a known number"
-            raise self.not_known(f"a {type(x).__name__} set at a value", hint, target)
-        else:
-            method = getattr(type(x), "__setitem__", None)
-            if interpretable(method):
-                self.call(method, (x, key, value), {})
-                return
-            self.touch(x)
-            x[key] = list(self.iterated(value)) if isinstance(key, slice) else value
-
-    def _rebind(self, target: ast.Subscript, new: Any) -> None:
-        base = target.value
-        if not isinstance(base, (ast.Name, ast.Attribute, ast.Subscript)):
-            hint = "give the tensor a name first"
-            raise self.refused("an item of a tensor without a name is set", hint, target)
-        self.assign(base, new)
 
     def stmt_Delete(self, s: ast.Delete) -> None:
         for target in s.targets:
@@ -312,6 +275,5 @@ _HINTS: dict[type, str] = {
     ast.AsyncFunctionDef: "write it without async",
     ast.AsyncFor: "write it without async",
     ast.AsyncWith: "write it without async",
-    ast.Match: "write if and elif",
     ast.TryStar: "use a plain except",
 }

@@ -28,26 +28,52 @@ class Spec:
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """The leaves of nested tuples, lists and dicts, in order."""
+    """The leaves of nested tuples, lists, dicts and dataclasses, in order."""
     if isinstance(tree, (tuple, list)):
         for x in tree:
             yield from leaves(x)
     elif isinstance(tree, dict):
         for x in tree.values():
             yield from leaves(x)
+    elif (names := record(tree)) is not None:
+        for name in names:
+            yield from leaves(getattr(tree, name))
     else:
         yield tree
 
 
 def rebuilt(tree: Any, f: Callable[[Any], Any]) -> Any:
     """The same structure with f(leaf) for each leaf."""
+    return mapped(tree, lambda x: rebuilt(x, f), f)
+
+
+def mapped(tree: Any, f: Callable[[Any], Any], leaf: Callable[[Any], Any]) -> Any:
+    """The same structure with f(part) for each part of it; `leaf` of a tree that has none."""
     if isinstance(tree, tuple):
-        return like(tree, [rebuilt(x, f) for x in tree])
+        return like(tree, [f(x) for x in tree])
     if isinstance(tree, list):
-        return [rebuilt(x, f) for x in tree]
+        return [f(x) for x in tree]
     if isinstance(tree, dict):
-        return {k: rebuilt(x, f) for k, x in tree.items()}
-    return f(tree)
+        return {k: f(x) for k, x in tree.items()}
+    if (names := record(tree)) is not None:
+        return of_record(type(tree), {name: f(getattr(tree, name)) for name in names})
+    return leaf(tree)
+
+
+def record(x: Any) -> tuple[str, ...] | None:
+    """The names of what an instance of a dataclass of the user's holds; None for anything else."""
+    kind = type(x)
+    if not hasattr(kind, "__dataclass_fields__") or kind.__module__.startswith(("cloud.", "ir.")):
+        return None
+    return tuple(kind.__dataclass_fields__)
+
+
+def of_record(kind: type, held: dict[str, Any]) -> Any:
+    """An instance of a dataclass, made without its `__init__`, that holds this."""
+    new = object.__new__(kind)
+    for name, x in held.items():
+        object.__setattr__(new, name, x)  # also where it is frozen
+    return new
 
 
 def like(example: tuple[Any, ...], items: list[Any]) -> Any:
@@ -73,6 +99,8 @@ def same_known(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(same_known, a, b))
     if isinstance(a, dict):
         return list(a) == list(b) and all(same_known(a[k], b[k]) for k in a)
+    if (names := record(a)) is not None:
+        return all(same_known(getattr(a, name), getattr(b, name)) for name in names)
     if isinstance(a, float):
         return a.hex() == b.hex()  # so that 0 is not -0, and nan is nan
     kinds = (bool, int, str, bytes, range, slice, frozenset, complex, np.generic, np.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cloud.parse.structure import leaves
 from ir.graph import Value
 
 Handler = Callable[..., Any]
@@ -51,8 +52,7 @@ def on_values(*functions: Any) -> Callable[[Handler], Handler]:
 
 def _choice(f: Any, handler: Handler) -> Handler:
     def choose(m: Any, *args: Any, **kwargs: Any) -> Any:
-        flat = [x for a in args for x in (a if isinstance(a, (list, tuple)) else (a,))]
-        if any(isinstance(x, Value) for x in (*flat, *kwargs.values())):
+        if any(isinstance(x, Value) for x in leaves((args, kwargs))):
             return handler(m, *args, **kwargs)
         return m.call_python(f, args, kwargs)
 

@@ -15,7 +15,12 @@ from ir.dtype import DType
 from ir.graph import Constant, Value
 
 INTEGER = (int, np.integer)
-METHODS = ("sum", "mean", "max", "min", "prod", "cumsum", "argmax", "argmin", "dot", "clip")
+METHODS = {
+    "sum", "mean", "max", "min", "prod", "cumsum", "argmax", "argmin", "dot", "clip", "any", "all",
+    "std", "var", "squeeze", "swapaxes", "take", "repeat", "diagonal", "trace", "round",
+}  # fmt: skip
+OWN_METHODS = {"reshape", "astype", "transpose", "flatten", "ravel", "copy"}
+SIZES = {"T", "ndim", "size"}
 
 
 class Values(Arithmetic):
@@ -28,14 +33,7 @@ class Values(Arithmetic):
         }
         if name in simple:
             return simple[name]()
-        if name in METHODS or name in (
-            "reshape",
-            "astype",
-            "transpose",
-            "flatten",
-            "ravel",
-            "copy",
-        ):
+        if name in METHODS or name in OWN_METHODS:
             return lambda *args, **kwargs: self.method_of_value(x, name, *args, **kwargs)
         if name == "item":
             raise self.not_known("the number of a value", "it is known when the graph runs")
@@ -55,7 +53,7 @@ class Values(Arithmetic):
         if name in ("flatten", "ravel"):
             return self.op("reshape", x, shape=(-1,))
         if name == "copy":
-            return x
+            return self.op("reshape", x, shape=x.shape)  # another value, that may be changed
         if name == "astype":
             dtype = args[0] if isinstance(args[0], DType) else DType.of(np.empty(0, args[0]))
             return self.cast(x, dtype)

@@ -3,7 +3,14 @@
 from cloud.train import checkpoint, metrics, optim, schedule
 from cloud.train.adaptive import LAMB, Adagrad, RMSprop, Shampoo
 from cloud.train.callbacks import EarlyStopping
-from cloud.train.data import ArrayDataset, add_noise, batches, flip_horizontal, random_shift
+from cloud.train.data import (
+    ArrayDataset,
+    add_noise,
+    batch_count,
+    batches,
+    flip_horizontal,
+    random_shift,
+)
 from cloud.train.engine import Engine, InterpreterEngine, LiteEngine
 from cloud.train.graphs import inference_graph, loss_graph, train_graph, training_model
 from cloud.train.loop import History, evaluate, fit
@@ -28,6 +35,7 @@ __all__ = [
     "Shampoo",
     "Trainer",
     "add_noise",
+    "batch_count",
     "batches",
     "checkpoint",
     "evaluate",

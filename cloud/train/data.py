@@ -129,6 +129,7 @@ def _model_batch(batch: Batch) -> Batch:
 
 
 def batch_count(rows: int, batch_size: int, *, drop_last: bool = False) -> int:
+    """How many batches an epoch over so many rows has."""
     return rows // batch_size if drop_last else -(-rows // batch_size)
 
 
@@ -168,7 +169,11 @@ def random_shift(column: str, most: int) -> Augment:
 
 
 def as_model_type(a: Array) -> Array:
-    """Floats as float32, integers as int32, as models read them; bytes and truths as they are."""
+    """Floats as float32, integers as int32, as models read them; bytes and truths as they are.
+
+    What is of that type already is not copied.
+    """
     if a.dtype.kind == "f":
-        return a.astype(np.float32)
-    return a.astype(np.int32) if a.dtype.kind in "iu" and a.dtype.itemsize > 1 else a
+        return a.astype(np.float32, copy=False)
+    is_wide = a.dtype.kind in "iu" and a.dtype.itemsize > 1
+    return a.astype(np.int32, copy=False) if is_wide else a

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from cloud import interpreter
+from cloud.compile.fold_frozen import fold_frozen
 from cloud.compile.pipeline import optimized_model
 from ir.graph import Array, Model
 
@@ -21,7 +22,7 @@ class Engine(Protocol):
         """The entry's outputs by name; its updates are in the weights afterwards."""
 
     def weights(self) -> Arrays:
-        """A copy of every weight and state by name."""
+        """A copy of every weight and state by name; one that never changes may be missing."""
 
 
 class LiteEngine:
@@ -31,7 +32,8 @@ class LiteEngine:
         import lite_runtime as lite
         from ir.model_file import write
 
-        self._session = lite.load(write(optimized_model(model)), threads=threads)
+        compiled = optimized_model(fold_frozen(model))
+        self._session = lite.load(write(compiled), threads=threads)
 
     def run(self, entry: str, inputs: Mapping[str, Array]) -> Arrays:
         return dict(self._session.run(dict(inputs), entry=entry))

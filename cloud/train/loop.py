@@ -12,7 +12,7 @@ from cloud.nn.loss import Loss, softmax_cross_entropy
 from cloud.nn.module import Module
 from cloud.train import checkpoint as checkpoints
 from cloud.train.checkpoint import Checkpoint
-from cloud.train.data import ArrayDataset, Augment, Batch, Source, count_of, epoch_of
+from cloud.train.data import ArrayDataset, Augment, Source, count_of, epoch_of
 from cloud.train.engine import engine_for
 from cloud.train.graphs import Metrics, loss_graph
 from cloud.train.optim import Optimizer
@@ -85,33 +85,12 @@ def fit(
         module, data, optimizer=optimizer, loss=loss, metrics=metrics, trainable=trainable,
         inputs=inputs, accumulate=accumulate, engine=engine, threads=threads,
     )  # fmt: skip
-    run = _resumed(trainer, checkpoint, seed) if resume else Checkpoint(0, 0, seed, [])
-    history, rate = History(list(run.history)), schedule or constant(optimizer.lr)
-    watching = [*callbacks, rate]
-    for record in history.records:
-        _tell(watching, "observe", record)
-    count = count_of(data, batch_size)
+    start = _resumed(trainer, checkpoint, seed) if resume else Checkpoint(0, 0, seed, [])
+    history, rate = History(list(start.history)), schedule or constant(optimizer.lr)
     saver = _Saver(trainer, checkpoint, checkpoint_every, seed, history)
-    state = _State(run.step, run.batch, Means(run.sums))
+    loop = _Loop(saver, data, validation, batch_size, augment, rate, callbacks, progress)
     try:
-        for epoch in range(run.epoch, epochs):
-            steps = epoch_of(
-                data, batch_size, seed=seed, epoch=epoch, start=state.batch, augment=augment
-            )
-            label = f"epoch {epoch + 1}/{epochs}"
-            shown = _shown(steps, count, state.batch, label, progress=progress)
-            record = _epoch(trainer, shown, rate, state, epoch, saver)
-            if validation is not None:
-                record |= {f"val_{k}": v for k, v in trainer.evaluate(validation).items()}
-            history.records.append(record)
-            if progress:
-                print(f"{label}: {_text(record)}", file=sys.stderr, flush=True)
-            state = _State(state.step, 0, Means())
-            saver.save(epoch + 1, state)
-            _tell(watching, "observe", record)
-            if _stopped(callbacks, epoch, record, trainer):
-                break
-        _tell(callbacks, "finish", trainer)
+        loop.run(start, epochs)
     finally:
         trainer.pull()
     return history
@@ -168,23 +147,58 @@ class _Saver:
             checkpoints.save(self.path, self.trainer, now)
 
 
-def _epoch(
-    trainer: Trainer,
-    steps: Iterable[Batch],
-    rate: Schedule,
-    state: _State,
-    epoch: int,
-    saver: _Saver,
-) -> Record:
-    """Train on each batch; means over the epoch's examples."""
-    for batch in steps:
-        lr = rate(state.step)
-        state.means.add(trainer.step(batch, lr), rows(batch))
-        state.step += 1
-        state.batch += 1
-        saver.after_step(epoch, state)
-    lr = rate(state.step - 1) if state.batch else 0.0
-    return {**state.means.result(), "lr": lr}
+@dataclass(frozen=True)
+class _Loop:
+    """Epochs of one run, from where it stands."""
+
+    saver: _Saver
+    data: Source
+    validation: Source | None
+    batch_size: int
+    augment: Sequence[Augment]
+    rate: Schedule
+    callbacks: Sequence[Callback]
+    progress: bool
+
+    def run(self, start: Checkpoint, epochs: int) -> None:
+        """Each epoch that is left, until a callback ends training."""
+        listeners, records = [*self.callbacks, self.rate], self.saver.history.records
+        for record in records:
+            _tell(listeners, "observe", record)
+        state = _State(start.step, start.batch, Means(start.sums))
+        for epoch in range(start.epoch, epochs):
+            label = f"epoch {epoch + 1}/{epochs}"
+            record = self._epoch(state, epoch, label)
+            records.append(record)
+            if self.progress:
+                print(f"{label}: {_text(record)}", file=sys.stderr, flush=True)
+            state = _State(state.step, 0, Means())
+            self.saver.save(epoch + 1, state)
+            _tell(listeners, "observe", record)
+            if _stopped(self.callbacks, epoch, record, self.saver.trainer):
+                break
+        _tell(self.callbacks, "finish", self.saver.trainer)
+
+    def _epoch(self, state: _State, epoch: int, label: str) -> Record:
+        """Train on each batch; means over the epoch's examples, and those of validation."""
+        trainer, saver = self.saver.trainer, self.saver
+        steps = epoch_of(
+            self.data, self.batch_size, seed=saver.seed, epoch=epoch, start=state.batch,
+            augment=self.augment,
+        )  # fmt: skip
+        count = count_of(self.data, self.batch_size)
+        for batch in _shown(steps, count, state.batch, label, progress=self.progress):
+            lr = self.rate(state.step)
+            state.means.add(trainer.step(batch, lr), rows(batch))
+            state.step += 1
+            state.batch += 1
+            saver.after_step(epoch, state)
+        lr = self.rate(state.step - 1) if state.batch else 0.0
+        record = {**state.means.result(), "lr": lr}
+        if self.validation is not None:
+            found = trainer.evaluate(self.validation)
+            record |= {f"val_{k}": v for k, v in found.items()}
+        return record
 
 
 def _tell(listeners: Iterable[Any], method: str, news: Any) -> None:

@@ -85,6 +85,18 @@ def narrow(array: Array) -> Array:
     return array
 
 
+def without_nan(array: Array, what: str) -> Array:
+    """The array. Raises ConvertError, with the place, where a number of a model is none; infinities
+    may be: they are the masks of attention."""
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        places = np.argwhere(np.isnan(array))
+        raise ConvertError(
+            f"{what}: {len(places)} of {array.size} numbers are NaN, the first at "
+            f"{places[0].tolist()}"
+        )
+    return array
+
+
 def compute(op: Op | Callable[..., Any], *items: Item, **attrs: Any) -> Item:
     """The operator on values, or its reference at once when every input is known."""
     if not any(isinstance(i, Value) for i in items):

@@ -22,6 +22,7 @@ from converter.onnx_rules.common import (
     rule,
     shape_of,
     static,
+    without_nan,
 )
 from ir.graph import Value
 from ir.op import OPS
@@ -51,9 +52,12 @@ def constant(_: Reader, attrs: dict[str, Any]) -> Item:
 
     if "value" in attrs:
         array = onnx.numpy_helper.to_array(attrs["value"])
-        return array.astype(np.float32) if array.dtype in (np.float64, np.float16) else array
+        wide = array.dtype in (np.float64, np.float16)
+        return without_nan(array.astype(np.float32) if wide else array, "constant")
     for key in attrs.keys() & {"value_float", "value_floats", "value_int", "value_ints"}:
-        return np.array(attrs[key], np.float32 if "float" in key else np.int64)
+        return without_nan(
+            np.array(attrs[key], np.float32 if "float" in key else np.int64), "constant"
+        )
     raise ConvertError(f"constant of kind {sorted(attrs)}")
 
 
@@ -63,7 +67,7 @@ def constant_of_shape(_: Reader, attrs: dict[str, Any], dims: Item) -> Item:
 
     value = np.zeros(1, np.float32)
     if "value" in attrs:
-        value = onnx.numpy_helper.to_array(attrs["value"])
+        value = without_nan(onnx.numpy_helper.to_array(attrs["value"]), "constant")
     wanted = tuple(integers(dims, "shape"))
     if any(isinstance(d, Expr) for d in wanted):
         return OPS["broadcast_to"](as_value(value.reshape(())), shape=wanted)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from converter.passes.find_activation import find_activation
-from converter.passes.fold_batch_norm import fold_batch_norm
-from converter.passes.fuse_activation import fuse_activation, fuse_trained_activation
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
 from converter.passes.unique_names import unique_names
 from ir.graph import Graph
 from ir.passes import common_subexpression, constant_folding, dead_code
+from ir.passes.fold_batch_norm import fold_batch_norm
+from ir.passes.fuse_activation import fuse_activation, fuse_trained_activation
 from ir.passes.layout import layout
 
 Pass = Callable[[Graph], Graph]

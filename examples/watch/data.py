@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ir.files import write_whole
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -104,9 +105,7 @@ def fetch(cache: Path, say: Callable[[str], None] = lambda line: None) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as folder:
-            part = Path(folder) / target.name
-            part.write_bytes(_member(_download(Path(folder))))
-            os.replace(part, target)
+            write_whole(target, _member(_download(Path(folder))))
     except OSError as error:
         raise DataError(f"watch data: cannot write in {cache}: {error}") from error
     return target

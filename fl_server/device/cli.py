@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from fl_server.console import exit_code, key_of, parser_of, progress
+from fl_server.console import exit_code, key_of, parser_of, printable, progress
 from fl_server.device.device import Device, Report
-from fl_server.device.trainer import LiteTrainer, load_examples
+from fl_server.device.trainer import MOST_MEMORY_BYTES, TIMEOUT_S, LiteTrainer, load_examples
 from fl_server.secagg.policy import COHORT_FLOOR, Policy
 from fl_server.secagg.run import Stage
 
@@ -33,6 +33,15 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch-size", type=int, default=16, help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the order (%(default)s)")
     parser.add_argument("--learning-rate", type=float, help="else the one that the model names")
+    parser.add_argument(
+        "--most-memory-mb",
+        type=int,
+        default=MOST_MEMORY_BYTES >> 20,
+        help="what a run of the server's model may take, in MiB (%(default)s)",
+    )
+    parser.add_argument(
+        "--run-timeout-s", type=float, default=TIMEOUT_S, help="and how long (%(default).0f)"
+    )
     parser.add_argument("--label", default="label", help="the array of labels (%(default)s)")
     parser.add_argument(
         "--cohort-floor",
@@ -46,8 +55,7 @@ def client(arguments: Sequence[str] | None = None) -> int:
         help="vanish after this stage, to try drop-outs",
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each round")
-    options = parser.parse_args(arguments)
-    return exit_code("ms-client", lambda: _client(options))
+    return exit_code("ms-client", lambda: _client(parser.parse_args(arguments)))
 
 
 def _client(options: argparse.Namespace) -> int:
@@ -58,6 +66,8 @@ def _client(options: argparse.Namespace) -> int:
         options.seed,
         options.label,
         learning_rate=options.learning_rate,
+        most_memory_bytes=options.most_memory_mb << 20,
+        timeout_s=options.run_timeout_s,
     )
     device = Device(
         options.server,
@@ -81,4 +91,5 @@ def _show(report: Report, as_json: bool) -> None:
         print(json.dumps(asdict(report)), flush=True)
         return
     figures = f"loss {report.loss:.4f}, {report.bytes_up} bytes up, {report.bytes_down} down"
-    print(f"round {report.round}: {report.outcome} {report.error or figures}", flush=True)
+    line = f"round {report.round}: {report.outcome} {report.error or figures}"
+    print(printable(line), flush=True)

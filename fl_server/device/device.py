@@ -107,9 +107,13 @@ class Device:
         self._stop = stop or threading.Event()
         self._tell = tell
         self._lock = lock_folder(self.folder)
-        self._identity = load_identity(self.folder, random)
-        self._journal = Journal(self.folder / "journal.json")
-        self._http = Http(server, self._identity, patience_s, self._stop)
+        try:
+            self._identity = load_identity(self.folder, random)
+            self._journal = Journal(self.folder / "journal.json")
+            self._http = Http(server, self._identity, patience_s, self._stop)
+        except BaseException:
+            self._lock.close()
+            raise
         self._member: Member | None = None
         self._broken: TrainingFailed | None = None
         # Rounds that were begun or declined; none is begun twice.
@@ -125,7 +129,7 @@ class Device:
         certificate, now = load_certificate(self.folder), self._clock()
         if certificate is None or certificate.subject.not_after < now:
             unsigned = wire.Enrol(
-                self._identity.public, self._population, self._enrol_token.encode(), bytes(64)
+                self._identity.public, self._population, os.fsencode(self._enrol_token), bytes(64)
             )
             signature = self._identity.sign(labels.ENROL, unsigned.signed)
             message = unsigned.signed + signature
@@ -189,7 +193,7 @@ class Device:
                     return offer
             if reply.kind == wire.IDLE and until_idle:
                 return None
-            if self._stop.wait(reply.retry_ms / 1000):
+            if self._stop.wait(self._http.wait_s(reply.retry_ms / 1000)):
                 break
         return None
 
@@ -304,7 +308,7 @@ class Device:
                 return f"/sessions/{reply.body.hex()}"
             if self._stop_after == Stage.ADVERTISE:
                 return ""
-            # A server holds the request for as long as it likes; the next one may follow at once.
+            # A server holds the request for as long as it likes; then the next one may follow.
             self._http.pause(0)
 
     def _acknowledged(self, stage: Stage, report: Report) -> bool:

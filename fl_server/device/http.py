@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 import httpx
 
 from fl_server import messages as wire
+from fl_server.address import url_of
+from fl_server.console import printable
 from fl_server.errors import Malformed, ServerRefused, ServerUnreachable
 from fl_server.secagg import labels
 from fl_server.secagg.keys import Identity
@@ -18,6 +21,8 @@ from fl_server.secagg.keys import Identity
 # A server holds a request for well below this.
 _TIMEOUT_S = 90.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 5.0
+# Whatever the server says, a question is asked again no sooner and no later than this.
+_LEAST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3600.0
 # No model is larger, and no stage lasts longer, than a server may set.
 _MOST_BYTES, _LONGEST_STAGE_S = 1 << 28, 86400
 
@@ -49,7 +54,8 @@ class Http:
         self._patience_s = patience_s
         self._stop = stop or threading.Event()
         self._counter = 0
-        self._client = httpx.Client(base_url=server, timeout=_TIMEOUT_S)
+        self._asked = -math.inf
+        self._client = httpx.Client(base_url=url_of(server), timeout=_TIMEOUT_S)
 
     def close(self) -> None:
         self._client.close()
@@ -76,12 +82,22 @@ class Http:
 
     def pause(self, seconds: float) -> None:
         """Wait as the server asked.     raises ServerUnreachable if the device is to stop"""
+        self._sleep(self.wait_s(seconds))
+
+    def wait_s(self, seconds: float) -> float:
+        """How long to wait before the last question is asked again: what the server asked for, but
+        long enough that one which answers at once is not asked without a pause."""
+        least = _LEAST_WAIT_S - (time.monotonic() - self._asked)
+        return max(min(seconds, _LONGEST_WAIT_S), least)
+
+    def _sleep(self, seconds: float) -> None:
         if self._stop.wait(seconds):
             raise ServerUnreachable("the device was stopped")
 
     def _until_answered(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         give_up = time.monotonic() + self._patience_s
         delay = _FIRST_DELAY_S
+        self._asked = time.monotonic()
         while True:
             try:
                 response = send()
@@ -94,7 +110,7 @@ class Http:
             wait = delay * random.uniform(0.5, 1.0)
             if time.monotonic() + wait > give_up:
                 raise ServerUnreachable(f"no answer within {self._patience_s:g} s: {why}")
-            self.pause(wait)
+            self._sleep(wait)
             delay = min(2 * delay, _LONGEST_DELAY_S)
 
     def _send(self, method: str, path: str, body: bytes, signed: bool) -> httpx.Response:
@@ -123,7 +139,7 @@ class Http:
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         if response.is_error:
-            raise ServerRefused(response.status_code, response.text.strip()[:300])
+            raise ServerRefused(response.status_code, printable(response.text.strip()[:300]))
         return response
 
 

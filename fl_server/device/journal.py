@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import IO
 
-from fl_server.errors import SettingsError
+from fl_server.errors import Malformed, SettingsError
 from fl_server.secagg.certificate import Certificate
 from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes
 from fl_server.secagg.policy import Memory
@@ -30,7 +30,7 @@ class Journal(Memory):
                 for task, model, vector in kept["spent"]
             }
             self._revocations = int(kept["revocations"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             # To go on with an empty one would be to forget what is spent.
             raise SettingsError(f"{path} is damaged; enrol this device anew") from None
 
@@ -71,7 +71,12 @@ def load_identity(folder: Path, random: RandomBytes) -> Identity:
 def load_certificate(folder: Path) -> Certificate | None:
     """The certificate that was kept, or None."""
     path = folder / "certificate"
-    return Certificate.from_bytes(path.read_bytes()) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        return Certificate.from_bytes(path.read_bytes())
+    except Malformed as error:
+        raise SettingsError(f"{path} is damaged ({error}); without it the device enrols") from None
 
 
 def keep_certificate(folder: Path, certificate: Certificate) -> None:

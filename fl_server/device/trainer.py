@@ -6,10 +6,10 @@ the order of their sorted names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 # The scalar input of a `train` entry that sets the size of its steps.
 _RATE = "lr"
 _EVALUATED_AT_ONCE = 256
+# A model comes from a server: a small file may ask for any memory, and loop for ever.
+MOST_MEMORY_BYTES, TIMEOUT_S = 1 << 30, 300.0
 
 
 class Trainer(Protocol):
@@ -37,7 +39,8 @@ class LiteTrainer:
 
     data: an array for each input of the entry but the rate, the examples along the first axis ·
     label: the name of the labels among them, for counting correct answers · weight: "uniform" gives
-    every device one vote, "examples" one for each example · learning_rate: else the model's own
+    every device one vote, "examples" one for each example · learning_rate: else the model's own ·
+    most_memory_bytes, timeout_s: what one run of the model, which is the server's, may take
     """
 
     def __init__(
@@ -51,7 +54,21 @@ class LiteTrainer:
         weight: Literal["uniform", "examples"] = "uniform",
         threads: int = 1,
         learning_rate: float | None = None,
+        most_memory_bytes: int = MOST_MEMORY_BYTES,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
+        if not 0 < most_memory_bytes < 2**63 or not 0 < timeout_s < math.inf:
+            raise SettingsError(
+                f"{most_memory_bytes} bytes and {timeout_s} s for a run; want numbers above 0"
+            )
+        if epochs < 1 or batch_size < 1 or seed < 0:
+            raise SettingsError(
+                f"{epochs} epochs, batches of {batch_size}, seed {seed}; want 1, 1 and 0 or more"
+            )
+        if learning_rate is not None and not 0 < learning_rate < math.inf:
+            raise SettingsError(f"learning_rate is {learning_rate}, want a number above 0")
+        if flat := [name for name, array in data.items() if not np.ndim(array)]:
+            raise SettingsError(f"{flat[0]} is a single number, want one for each example")
         sizes = {len(array) for array in data.values()}
         if len(sizes) != 1 or not min(sizes):
             raise SettingsError(f"the arrays hold {sorted(sizes)} examples; one number above 0")
@@ -65,6 +82,7 @@ class LiteTrainer:
         self._weight = weight
         self._threads = threads
         self._learning_rate = learning_rate
+        self._limits = {"most_memory": most_memory_bytes, "timeout_s": timeout_s}
         self._rounds = 0
 
     def train(self, weights: Floats, model: bytes) -> Update:
@@ -91,7 +109,7 @@ class LiteTrainer:
         session.save(path)
 
     def _open(self, model: bytes, weights: Floats) -> Any:
-        session = _load(model, self._threads)
+        session = _load(model, self._threads, **self._limits)
         assign(session, weights)
         return session
 
@@ -154,14 +172,12 @@ class LiteTrainer:
 
 def load_examples(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz file by name.     raises SettingsError, OSError"""
+    runtime = _runtime()
     try:
-        arrays = np.load(path)
-        if isinstance(arrays, np.ndarray):
-            raise SettingsError(f"{path} is one array without a name, want an .npz file of arrays")
-        with arrays:
-            return dict(arrays)
-    except (ValueError, TypeError, AttributeError, BadZipFile) as error:
-        raise SettingsError(f"{path} is no .npz file of plain arrays: {error}") from None
+        arrays: dict[str, npt.NDArray[Any]] = runtime.files.read_arrays(path)
+    except runtime.LiteError as error:
+        raise SettingsError(str(error)) from None
+    return arrays
 
 
 def initial_weights(model: bytes) -> Floats:
@@ -197,12 +213,17 @@ def assign(session: Any, weights: Floats) -> None:
     session.set_weights(parts)
 
 
-def _load(model: bytes, threads: int) -> Any:
+def _load(model: bytes, threads: int, **limits: float) -> Any:
+    runtime = _runtime()
     try:
-        import lite_runtime
+        return runtime.load(model, threads=threads, **limits)
+    except runtime.LiteError as error:
+        raise SettingsError(f"the model does not load: {error}") from None
+
+
+def _runtime() -> Any:
+    try:
+        import lite_runtime.files
     except ImportError as error:
         raise MissingRuntime(f"the lite runtime is not built: {error}") from None
-    try:
-        return lite_runtime.load(model, threads=threads)
-    except lite_runtime.LiteError as error:
-        raise SettingsError(f"the model does not load: {error}") from None
+    return lite_runtime

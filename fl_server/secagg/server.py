@@ -303,6 +303,10 @@ class Reveals(_Stage):
         return all(len(shares) >= needed for shares in self._revealed.values())
 
     @property
+    def accusations(self) -> tuple[tuple[int, int], ...]:  # who says of whom: bad shares
+        return tuple(sorted(self._accusations))
+
+    @property
     def blamed(self) -> tuple[int, ...]:
         """Who was caught, and who is accused by more clients than may collude: one is honest."""
         accusers = Counter(accused for _, accused in self._accusations)
@@ -343,8 +347,8 @@ class Reveals(_Stage):
             wipe([secret])
         add_masks(self._sum, masks)
         reduce_ring(self._sum, self.session.params.ring_bits)
-        survivors, accusations = tuple(sorted(self.survivors)), tuple(sorted(self._accusations))
-        return Total(self.session, self._sum, survivors, self.blamed, accusations)
+        survivors = tuple(sorted(self.survivors))
+        return Total(self.session, self._sum, survivors, self.blamed, self.accusations)
 
     def _wanted(self, owner: int) -> int:
         if owner not in self._shares:

@@ -124,7 +124,11 @@ class Utf8:
     most: int
 
     def put(self, value: str) -> bytes:
-        return Sized(self.most).put(value.encode())
+        try:
+            data = value.encode()
+        except UnicodeEncodeError:
+            raise Malformed(f"{value!r} is no text that UTF-8 can hold") from None
+        return Sized(self.most).put(data)
 
     def take(self, reader: Reader) -> str:
         try:

@@ -184,15 +184,20 @@ def relu(x):
     return np.maximum(x, 0)
 
 
+def _clip_grad(g, y, x, *, low, high):
+    return (where(logical_and(greater(y, low), less(y, high)), g, 0.0),)
+
+
 @op(
     code=15,
     shape=same,
     samples=(*ONE, case((9,), low=-1.0, high=8.0), case((9,), low=-0.5, high=0.5)),
     onnx="Clip",
-    grad=lambda g, y, x, *, low, high: (where(equal(x, y), g, 0.0),),
+    grad=_clip_grad,
 )
 def clip(x, *, low=0.0, high=6.0):
-    """y = x limited to [low, high]; its derivative is 1 at both limits"""
+    """y = x limited to [low, high]; its derivative at both limits is 0, so that x need not be kept
+    for it"""
     return np.clip(x, low, high)
 
 

@@ -190,13 +190,7 @@ def _layer_shape(x, scale, bias, *, epsilon):
 
 
 def _layer_grad(g, y, x, scale, bias, *, epsilon):
-    last = (x.rank - 1,)
-    centred = x - _mean(x, last)
-    r = _reciprocal_deviation(_mean(centred * centred, last), epsilon)
-    normalised = centred * r
-    dscale = reduce_sum(g * normalised, axes=_batch_axes(x))
-    dx = _normalised_grad(g * scale, normalised, last) * r
-    return dx, dscale, reduce_sum(g, axes=_batch_axes(x))
+    return layer_norm_dx(g, x, scale, epsilon=epsilon)
 
 
 @op(
@@ -219,6 +213,67 @@ def layer_norm(x, scale, bias, *, epsilon=1e-5):
     return centred / np.sqrt(variance + x.dtype.type(epsilon)) * scale + bias
 
 
+def _layer_dx_shape(g, x, scale, *, epsilon):
+    _check_features("layer_norm_dx", x, scale)
+    if g != x:
+        raise ShapeError(f"layer_norm_dx: g is {shape_text(g)}, want {shape_text(x)}")
+    return [x, x[-1:], x[-1:]]
+
+
+def _layer_dx_grad(gg, y, g, x, scale, *, epsilon):
+    """From dx = r (h - mean(h) - n mean(h n)) with h = g scale and n = c r, c = x - mean(x),
+    dscale = sum(g n) and dbias = sum(g): the gradients of h and n, and from that of n that of x."""
+    gdx, gdscale, gdbias = gg
+    last, batch = (x.rank - 1,), _batch_axes(x)
+    centred = x - _mean(x, last)
+    r = _reciprocal_deviation(_mean(centred * centred, last), epsilon)
+    normalised = centred * r
+    dg = dnormalised = dscale = moved = None
+    if gdx is not None:
+        h = g * scale
+        dh = _normalised_grad(gdx, normalised, last) * r
+        along = gdx * _mean(h * normalised, last) + h * _mean(gdx * normalised, last)
+        dg, dscale, dnormalised = dh * scale, reduce_sum(dh * g, axes=batch), -(along * r)
+        moved = gdx * _normalised_grad(h, normalised, last)
+    if gdscale is not None:
+        dg = _plus(dg, normalised * gdscale)
+        dnormalised = _plus(dnormalised, g * gdscale)
+    if gdbias is not None:
+        dg = _plus(dg, broadcast_to(gdbias, shape=g.shape))
+    if dnormalised is None:
+        return dg, None, None
+    moved = _mean(_plus(moved, dnormalised * centred), last)
+    dcentred = dnormalised * r - centred * (r * r * r * moved)
+    return dg, dcentred - _mean(dcentred, last), dscale
+
+
+@op(
+    code=206,
+    shape=_layer_dx_shape,
+    samples=[
+        case((3, 6), (3, 6), (6,)),
+        case((2, 3, 19), (2, 3, 19), (19,), epsilon=1e-3),
+        case((70, 40), (70, 40), (40,)),
+    ],
+    results=("dx", "dscale", "dbias"),
+    grad=_layer_dx_grad,
+)
+def layer_norm_dx(g, x, scale, *, epsilon=1e-5):
+    """The gradients of layer_norm's inputs: with h = g scale, n = (x - mean) r and
+    r = 1 / sqrt(variance + epsilon), dx = r (h - mean(h) - n mean(h n)), means and variance over
+    the last axis, dscale = sum(g n), dbias = sum(g)
+
+    g, x: [...,c], scale: [c] -> dx: [...,c], dscale, dbias: [c]
+    """
+    batch = tuple(range(x.ndim - 1))
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    variance = np.mean(np.square(centred), axis=-1, keepdims=True)
+    r = 1 / np.sqrt(variance + x.dtype.type(epsilon))
+    n, h = centred * r, g * scale
+    level, tilt = (np.mean(v, axis=-1, keepdims=True) for v in (h, h * n))
+    return r * (h - level - n * tilt), np.sum(g * n, axis=batch), np.sum(g, axis=batch)
+
+
 def _softmax_shape(name: str, x: Shape, axis: Dim) -> Shape:
     if not (isinstance(axis, int) and 0 <= axis < len(x)):
         raise ShapeError(f"{name}: axis {axis} of x {shape_text(x)}; want 0 to {len(x) - 1}")
@@ -235,7 +290,7 @@ SOFTMAX_CASES = [
 
 
 def _softmax_grad(g, y, x, *, axis):
-    return ((g - reduce_sum(g * y, axes=(axis,), keep_dims=True)) * y,)
+    return (softmax_dx(g, y, axis=axis),)
 
 
 @op(
@@ -248,6 +303,39 @@ def softmax(x, *, axis=1):
     """y = e^x / (the sum of e^x along `axis`), written so that e^x cannot overflow"""
     e = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def _softmax_dx_shape(g, y, *, axis):
+    if g != y:
+        raise ShapeError(f"softmax_dx: g is {shape_text(g)}, want {shape_text(y)}")
+    return _softmax_shape("softmax_dx", y, axis)
+
+
+def _softmax_dx_grad(gg, dx, g, y, *, axis):
+    def along(a: Value) -> Value:
+        return reduce_sum(a * y, axes=(axis,), keep_dims=True)
+
+    return softmax_dx(gg, y, axis=axis), gg * (g - along(g)) - g * along(gg)
+
+
+@op(
+    code=207,
+    shape=_softmax_dx_shape,
+    samples=[
+        case((3, 4), (3, 4), axis=1),
+        case((2, 3, 19), (2, 3, 19), axis=2),
+        case((2, 3, 4), (2, 3, 4), axis=1),
+        case((5, 3), (5, 3), axis=0),
+        case((1, 40), (1, 40), axis=1),
+    ],
+    grad=_softmax_dx_grad,
+)
+def softmax_dx(g, y, *, axis=1):
+    """dx = y (g - the sum of g y along `axis`): the gradient of softmax's x, y being its result
+
+    g, y: one shape -> dx: the same
+    """
+    return (g - np.sum(g * y, axis=axis, keepdims=True)) * y
 
 
 def _log_softmax_grad(g, y, x, *, axis):

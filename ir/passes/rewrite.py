@@ -103,9 +103,9 @@ def _swapped(attr: Any, graphs: Mapping[Graph, Graph], bodies: Mapping[Function,
     return graphs[attr] if isinstance(attr, Graph) else attr
 
 
-def uses(graph: Graph) -> Counter[Value]:
+def uses(graph: Graph) -> Counter[Value | None]:
     """How often each value is read, by nodes and as a result of the graph."""
-    counts = Counter(v for node in graph.nodes for v in node.present_inputs)
+    counts: Counter[Value | None] = Counter(v for node in graph.nodes for v in node.present_inputs)
     counts.update(graph.roots)
     return counts
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -18,14 +19,17 @@ class Array {
     std::swap(size_, other.size_);
     return *this;
   }
-  ~Array() { delete[] data_; }
+  ~Array() { clear(); }
 
   // Replaces the elements by `size` new ones, each value-initialised. False: no memory.
   [[nodiscard]] bool allocate(size_t size) {
-    delete[] data_;
-    data_ = new (std::nothrow) T[size]();
-    size_ = data_ != nullptr ? size : 0;
-    return data_ != nullptr;
+    static_assert(alignof(T) <= alignof(std::max_align_t), "malloc aligns for it");
+    clear();
+    if (size > SIZE_MAX / sizeof(T)) return false;
+    data_ = static_cast<T*>(std::malloc(size > 0 ? size * sizeof(T) : 1));
+    if (data_ == nullptr) return false;
+    for (; size_ < size; ++size_) new (data_ + size_) T();
+    return true;
   }
 
   size_t size() const { return size_; }
@@ -39,6 +43,13 @@ class Array {
   const T* end() const { return data_ + size_; }
 
  private:
+  void clear() {
+    for (T& element : *this) element.~T();
+    std::free(data_);
+    data_ = nullptr;
+    size_ = 0;
+  }
+
   T* data_ = nullptr;
   size_t size_ = 0;
 };

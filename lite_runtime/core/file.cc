@@ -75,6 +75,13 @@ Status MappedFile::open(const char* path, Error& error) {
   return Status::kOk;
 }
 
+Status MappedFile::allow_writing(size_t begin, size_t end, Error& error) {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE)), first = begin / page * page;
+  unsigned char* from = const_cast<unsigned char*>(data_) + first;
+  if (begin >= end || ::mprotect(from, end - first, PROT_READ | PROT_WRITE) == 0) return Status::kOk;
+  return error.set(Status::kOutOfMemory, "no memory for %zu bytes of weights that may change", end - begin);
+}
+
 Status write_file(const char* path, const void* bytes, size_t size, Error& error) {
   char part[PATH_MAX];
   if (std::strlen(path) + sizeof ".0123456789abcdef.part" > sizeof part) {

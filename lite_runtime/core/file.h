@@ -6,7 +6,7 @@
 
 namespace lite {
 
-// A file mapped for reading, where its pages are shared with every process that maps it.
+// A file mapped for reading, where its pages are shared with all who map it; parts of it may become writable.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -15,6 +15,10 @@ class MappedFile {
   ~MappedFile();
 
   Status open(const char* path, Error& error);
+
+  // From now on bytes [begin, end), and others of their pages, may be written. Neither the file nor anyone else sees
+  // that: a page that is written is copied first.
+  Status allow_writing(size_t begin, size_t end, Error& error);
 
   const unsigned char* data() const { return data_; }
   size_t size() const { return size_; }

@@ -5,14 +5,22 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
+#include <atomic>
+
 #include "core/sha256.h"
 
 namespace lite {
 
 bool sha256_has_instructions() {
-  unsigned a, b, c, d;
-  static const bool has = __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
-  return has;
+  constexpr int kUnknown = -1;
+  static std::atomic<int> known{kUnknown};  // to ask takes long where a hypervisor answers; all threads find the same
+  int has = known.load(std::memory_order_relaxed);
+  if (has == kUnknown) {
+    unsigned a, b, c, d;
+    has = __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
+    known.store(has, std::memory_order_relaxed);
+  }
+  return has != 0;
 }
 
 __attribute__((target("sha,sse4.1"))) void sha256_blocks_x86(uint32_t state[8], const uint8_t* bytes, size_t blocks) {

@@ -20,8 +20,6 @@ class ThreadPool {
   void run(int64_t n, int64_t grain, Range range, void* context);
 
  private:
-  ThreadPool() = default;
-  ~ThreadPool() = default;
   struct State;
   State* state_ = nullptr;
 };

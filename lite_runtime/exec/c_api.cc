@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
+#include "core/memory.h"
 #include "exec/session.h"
 #include "lite/lite.h"
 
@@ -91,13 +91,13 @@ lite_status open_session(const lite_options* given, lite_session** out, char* te
   lite_session* s = nullptr;
   if (o.struct_size < sizeof defaults) {
     error.set(Status::kBadArgument, "lite_options: struct_size is %zu, want %zu", o.struct_size, sizeof defaults);
-  } else if ((s = new (std::nothrow) lite_session) == nullptr) {
+  } else if ((s = lite::create<lite_session>()) == nullptr) {
     error.set(Status::kOutOfMemory, "no memory for a session");
   } else {
     const lite::Limits limits{static_cast<size_t>(o.most_memory), o.most_steps, o.timeout_s, o.most_depth};
     const SessionOptions options{o.threads, o.backend, o.check_finite != 0, limits};
     if (open(s->session, options, error) != Status::kOk) {
-      delete s;
+      lite::destroy(s);
       s = nullptr;
     }
   }
@@ -111,6 +111,20 @@ lite_status size_text(lite_session* s, Entry* entry, uint32_t id, int32_t axis, 
   if (!below(axis, rank)) return refuse(s, "axis", axis, rank);
   if (text_size > 0) s->session.model().size_text(entry->shape_words(id)[axis], text, text_size);
   return LITE_OK;
+}
+
+// A run whose first output, one number, is the loss.
+lite_status train_once(lite_session* s, int32_t entry, float* loss) {
+  Entry* e = entry_of(s, entry);
+  if (e == nullptr) return code_of(s->error.status);
+  const Tensor* y = e->outputs() > 0 ? &e->tensor(e->output_id(0)) : nullptr;
+  if (loss != nullptr && (y == nullptr || y->dtype != DType::f32 || y->rank() > 0)) {
+    return code_of(
+        s->error.set(Status::kBadArgument, "entry %.60s: its first output is no loss; want one f32", e->name()));
+  }
+  const Status status = s->session.run(*e, s->error);
+  if (status == Status::kOk && loss != nullptr) *loss = *y->f32();
+  return code_of(status);
 }
 
 template <typename NameOf>
@@ -143,7 +157,7 @@ lite_status lite_open_memory(const void* bytes, size_t size, const lite_options*
                       [&](Session& s, const SessionOptions& o, Error& e) { return s.open_memory(bytes, size, o, e); });
 }
 
-void lite_close(lite_session* session) { delete session; }
+void lite_close(lite_session* session) { lite::destroy(session); }
 
 const char* lite_last_error(const lite_session* session) { return session->error.text; }
 
@@ -265,6 +279,24 @@ lite_status lite_run(lite_session* s, int32_t entry) {
   return code_of(e != nullptr ? s->session.run(*e, s->error) : s->error.status);
 }
 
+lite_status lite_train_run(lite_session* s, int32_t entry, int64_t steps, lite_feeder feed, void* context,
+                           float* losses, int64_t* done) {
+  int64_t step = 0;
+  lite_status status = LITE_OK;
+  for (; status == LITE_OK && step < steps; step += status == LITE_OK) {
+    s->error = Error();
+    int32_t chosen = entry;
+    status = feed(context, s, step, &chosen);
+    if (status == LITE_OK) status = train_once(s, chosen, losses != nullptr ? losses + step : nullptr);
+  }
+  if (done != nullptr) *done = step;
+  if (status == LITE_OK) return status;
+  const Error reason = s->error;
+  const char* text = reason.status != Status::kOk ? reason.text : "the feeder ended the training";
+  s->error.set(static_cast<Status>(status), "step %lld: %.220s", static_cast<long long>(step), text);
+  return status;
+}
+
 void lite_cancel(lite_session* s) { s->session.cancel(); }
 
 lite_status lite_resize(lite_session* s, const char* const* symbols, const int32_t* sizes, int32_t count) {
@@ -289,7 +321,7 @@ lite_status lite_resize(lite_session* s, const char* const* symbols, const int32
 lite_status lite_memory_info(lite_session* s, int32_t entry, lite_memory* memory) {
   Entry* e = entry_of(s, entry);
   if (e == nullptr || s->session.plan(*e, s->error) != Status::kOk) return code_of(s->error.status);
-  *memory = {e->planned_size(), e->least_size(), s->session.prepared_size()};
+  *memory = {e->planned_size(), e->least_size(), e->peak_size(), s->session.prepared_size()};
   for (uint32_t id = 0; id < s->session.model().weights(); ++id) {
     memory->weight_bytes += s->session.weight(id).size_bytes();
   }
@@ -356,8 +388,8 @@ lite_status lite_graph_node(lite_session* s, int32_t entry, int32_t graph, int32
   if (!below(node, g->steps().size())) return refuse(s, "node", node, g->steps().size());
   const uint32_t number = static_cast<uint32_t>(node);
   const lite::Step& step = g->steps()[number];
-  *info = {step.op->name, kernel_name(step), g->source(number), step.ids, step.ids + step.given,
-           step.given,    step.results,      step.nanoseconds,  step.runs};
+  *info = {step.op->name, kernel_name(step), g->source(number),     step.ids,         step.ids + step.given,
+           step.given,    step.results,      g->scratch_size(step), step.nanoseconds, step.runs};
   return LITE_OK;
 }
 

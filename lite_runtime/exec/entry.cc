@@ -3,7 +3,8 @@
 #include "exec/entry.h"
 
 #include <algorithm>
-#include <new>
+
+#include "core/memory.h"
 
 namespace lite {
 namespace {
@@ -37,7 +38,7 @@ int parts_of(const Step& step, Part parts[2]) {
 }  // namespace
 
 Entry::~Entry() {
-  for (uint32_t i = 0; i < count_; ++i) delete routines_[i];
+  for (uint32_t i = 0; i < count_; ++i) destroy(routines_[i]);
 }
 
 Status Entry::load(const Model& model, uint32_t number, Tensor* weights, const char* backend, Prepared* prepared,
@@ -63,7 +64,7 @@ Status Entry::load(const Model& model, uint32_t number, Tensor* weights, const c
 Status Entry::reach(const char* backend, uint32_t number, Role role, Routine** routine, Error& error) {
   Routine*& known = by_number_[size_t{kRoles} * number + static_cast<size_t>(role)];
   if (known == nullptr) {
-    known = new (std::nothrow) Routine;
+    known = create<Routine>();
     if (known == nullptr) return error.set(Status::kOutOfMemory, "no memory for a graph");
     routines_[count_] = known;
     known->set_index(count_++);
@@ -213,7 +214,10 @@ void Entry::forget_inputs() {
 Status Entry::run(const RunOptions& options, Error& error) {
   if (options.check_finite) LITE_TRY(check_inputs(error));
   for (uint32_t i = 0; i < inputs(); ++i) addresses_[i] = given_[i].data;
-  return Machine(options).run(*main_, addresses_.data(), error);
+  Machine machine(options);
+  const Status status = machine.run(*main_, addresses_.data(), error);
+  peak_size_ = machine.peak_size();
+  return status;
 }
 
 Status Entry::check_inputs(Error& error) const {

@@ -45,6 +45,8 @@ class Entry {
   // could do with.
   size_t planned_size() const { return planned_size_; }
   size_t least_size() const { return least_size_; }
+  // Bytes that the last run took at most, tapes and recursion included; 0 before the first one.
+  size_t peak_size() const { return peak_size_; }
 
   // The tensor that the next run reads as input i; its bytes must stay until then.
   Status set_input(uint32_t i, const Tensor& tensor, Error& error);
@@ -84,7 +86,7 @@ class Entry {
   Array<void*> addresses_;
   Sizes sizes_;
   bool ready_ = false;
-  size_t planned_size_ = 0, least_size_ = 0;
+  size_t planned_size_ = 0, least_size_ = 0, peak_size_ = 0;
 };
 
 }  // namespace lite

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <new>
 
+#include "core/clock.h"
+
 namespace lite {
 
 // A tape is the address of its last cell, or null; the elements stand behind the cell.
@@ -46,11 +48,6 @@ const char* reason_of(Status status) {
   }
 }
 
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // Most tensors of a loop are single numbers.
 void copy(void* to, const void* from, size_t size) {
   if (size == 4) {
@@ -69,9 +66,9 @@ bool is_finite(const Tensor& tensor) {
 
 Machine::Machine(const RunOptions& options) : options_(options) {
   static_assert(sizeof(Cell) == Cell::kHead, "elements stand behind it");
-  if (options.limits.timeout_s > 0) {
-    deadline_ = Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(options.limits.timeout_s * 1e9));
-  }
+  constexpr double kLongest = 1e9;  // seconds: longer ones do not fit the clock
+  const double timeout_s = std::min(options.limits.timeout_s, kLongest);
+  if (timeout_s > 0) deadline_ = now_ns() + static_cast<int64_t>(timeout_s * 1e9);
 }
 
 Status Machine::run(Routine& routine, void* const* inputs, Error& error) {
@@ -96,6 +93,7 @@ Status Machine::run(Routine& routine, void* const* inputs, Error& error) {
 
 bool Machine::afford(size_t bytes) {
   bytes_ += bytes;
+  peak_ = std::max(peak_, bytes_);
   return options_.limits.most_memory == 0 || bytes_ <= options_.limits.most_memory;
 }
 
@@ -126,7 +124,7 @@ Status Machine::look_around() {
     }
     fuel_ = std::min(fuel_, limits.most_steps - steps_);  // no step costs less than 1
   }
-  if (limits.timeout_s > 0 && Clock::now() > deadline_) {
+  if (limits.timeout_s > 0 && now_ns() > deadline_) {
     return stop(Status::kCancelled, "stopped after %g s", limits.timeout_s);
   }
   return Status::kOk;
@@ -217,9 +215,11 @@ Status Machine::finish(Frame** at, bool* done) {
     if (*static_cast<const uint8_t*>(routine.output_addresses(*frame)[0]) != 0) next = frame->other;
   } else if (routine.role() == Role::body) {
     routine.deliver(*frame, operands + step.given);
+    drop_tapes(*frame);
     next = frame->other;
   } else {
     routine.deliver(*frame, operands + step.given);
+    drop_tapes(*frame);
   }
   if (next != nullptr) {  // the loop goes on
     next->next = next->routine->steps().begin();
@@ -254,6 +254,8 @@ Status Machine::enter(Routine& routine, Frame* caller, void* const* inputs, void
   made->caller = caller;
   made->counted = size;
   made->mark = mark;
+  made->tapes_before = options_.tapes->mark();
+  made->taped_before = taped_;
   *frame = made;
   return Status::kOk;
 }
@@ -265,6 +267,15 @@ void Machine::leave(Frame* frame) {
   bytes_ -= frame->counted + (loop ? frame->other->counted : 0);
   depth_ -= loop ? 2 : 1;
   options_.frames->release(mark);
+}
+
+// Gives back what was pushed while the graph of the frame ran, or, of a loop's body, in its last turn: nobody can read
+// it any more where no tape is among the results.
+void Machine::drop_tapes(const Frame& frame) {
+  if (taped_ == frame.taped_before || frame.routine->gives_tape()) return;
+  options_.tapes->release(frame.tapes_before);
+  bytes_ -= taped_ - frame.taped_before;
+  taped_ = frame.taped_before;
 }
 
 // The state lies in the results of the step, where the condition and the body read it.
@@ -286,6 +297,7 @@ Status Machine::push(const Step& step, void* const* at) {
   unsigned char* memory = afford(size) ? options_.tapes->take(size) : nullptr;
   if (memory == nullptr) return stop(Status::kOutOfMemory, "no memory to push %zu bytes on a tape", elements);
   const Cell* cell = new (memory) Cell{*static_cast<const Cell* const*>(at[0]), step.pushed};
+  taped_ += size;
   copy(memory + Cell::kHead, at[1], elements);
   std::memcpy(at[2], &cell, sizeof cell);
   return Status::kOk;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 
 #include "exec/region.h"
 #include "exec/routine.h"
@@ -39,10 +38,11 @@ class Machine {
 
   // Runs an entry's routine on inputs at these addresses. Its frame stays in the region until that is cleared.
   Status run(Routine& routine, void* const* inputs, Error& error);
+  // The most bytes that results, scratch, frames of sub-graphs and tapes took at one time.
+  size_t peak_size() const { return peak_; }
 
  private:
   struct Cell;
-  using Clock = std::chrono::steady_clock;
 
   template <bool watched>
   Status go(Frame* frame);
@@ -51,6 +51,7 @@ class Machine {
   Status finish(Frame** frame, bool* done);
   Status enter(Routine& routine, Frame* caller, void* const* inputs, void* const* outputs, Frame** frame);
   void leave(Frame* frame);
+  void drop_tapes(const Frame& frame);
   Status enter_loop(const Step& step, Frame* frame, Frame** condition);
   Status turn(const Routine& routine);
   Status look_around();
@@ -61,13 +62,15 @@ class Machine {
   Status stop(Status status, const char* format, ...);
 
   const RunOptions& options_;
-  Frame* top_ = nullptr;  // the entry's
-  Frame* at_ = nullptr;   // the one at work
-  Clock::time_point deadline_;
-  int64_t fuel_ = 0;   // cost that may be spent before the clock is looked at again
-  int64_t steps_ = 0;  // nodes that have run or are about to
+  Frame* top_ = nullptr;          // the entry's
+  Frame* at_ = nullptr;           // the one at work
+  int64_t deadline_ = INT64_MAX;  // in nanoseconds of the clock
+  int64_t fuel_ = 0;              // cost that may be spent before the clock is looked at again
+  int64_t steps_ = 0;             // nodes that have run or are about to
   int32_t depth_ = 0;
   size_t bytes_ = 0;  // of memory that this run uses
+  size_t peak_ = 0;   // the most that it used so far
+  size_t taped_ = 0;  // of those in use, what lies on tapes
   char reason_[96] = "";
 };
 

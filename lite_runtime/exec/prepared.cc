@@ -3,7 +3,8 @@
 #include "exec/prepared.h"
 
 #include <cstring>
-#include <new>
+
+#include "core/memory.h"
 
 namespace lite {
 namespace {
@@ -33,7 +34,7 @@ Prepared::~Prepared() {
   for (Item* item : items_) {
     while (item != nullptr) {
       Item* next = item->next;
-      delete item;
+      destroy(item);
       item = next;
     }
   }
@@ -62,11 +63,11 @@ Prepared::Item* Prepared::make(const Kernel& kernel, const Tensor* in, int input
                                size_t attrs_size) {
   const size_t size = kernel.prepare(in, inputs, out, attrs, nullptr);
   if (size > most_ - size_) return nullptr;
-  Item* item = new (std::nothrow) Item();
+  Item* item = create<Item>();
   if (item == nullptr) return nullptr;
   if (!item->attrs.allocate(attrs_size) || !item->weights.allocate(static_cast<size_t>(inputs) - 1) ||
       !item->bytes.reserve(size)) {
-    delete item;
+    destroy(item);
     return nullptr;
   }
   item->kernel = &kernel;

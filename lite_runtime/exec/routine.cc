@@ -60,6 +60,7 @@ Status Routine::load(const Model& model, uint32_t number, Role role, Tensor* wei
     values_[i].dtype = static_cast<DType>(value.dtype());
     values_[i].shape.size = value.rank();
   }
+  for (uint32_t i = 0; i < outputs(); ++i) gives_tape_ = gives_tape_ || output(i).dtype == DType::tape;
   LITE_TRY(load_steps(backend, error));
   return make_blocks(error);
 }

@@ -72,9 +72,11 @@ struct Frame {
   void** at;        // addresses of all operands
   Tensor* tensors;  // operands of kernels
   unsigned char* bytes;
-  size_t counted;     // bytes of memory that it is charged with
-  int64_t start;      // of a profile, in nanoseconds
-  Region::Mark mark;  // what to give the region back
+  size_t counted;             // bytes of memory that it is charged with
+  int64_t start;              // of a profile, in nanoseconds
+  Region::Mark mark;          // what to give the region back
+  Region::Mark tapes_before;  // what lay on tapes when it was made: a place, and its bytes
+  size_t taped_before;
 };
 
 // One graph of a model in one role: its nodes with their kernels, and at the present sizes shapes, checks and a plan of
@@ -92,6 +94,8 @@ class Routine {
   uint32_t index() const { return index_; }    // among the entry's routines
   void set_index(uint32_t index) { index_ = index; }
   Role role() const { return role_; }
+  // Whether a result is a tape, so that what was pushed while it ran may be read later.
+  bool gives_tape() const { return gives_tape_; }
   const format::Entry& rows() const { return *rows_; }
   uint32_t inputs() const { return length(rows_->inputs()); }
   uint32_t outputs() const { return length(rows_->outputs()); }
@@ -125,6 +129,9 @@ class Routine {
   size_t planned_size() const { return planned_size_; }
   size_t least_size() const { return least_size_; }
   size_t frame_size() const { return frame_size_; }
+  size_t scratch_size(const Step& step) const {
+    return step.scratch < 0 ? 0 : blocks_[static_cast<size_t>(step.scratch)].size;
+  }
   int64_t cost() const { return cost_; }
 
   // Makes a frame of `frame_size()` bytes of memory. `inputs` and `outputs` are addresses.
@@ -181,6 +188,7 @@ class Routine {
   Tensor* weights_ = nullptr;
   uint32_t number_ = 0, index_ = 0;
   Role role_ = Role::entry;
+  bool gives_tape_ = false;
   const Routine* outer_ = nullptr;
   uint32_t outer_step_ = 0;
   const char* part_ = "";

@@ -92,8 +92,8 @@ Status Routine::check_step(uint32_t number, Error& error) {
   bool good = true;
   if (step.action == Action::kernel || step.action == Action::scalar) {
     if (step.kernel == nullptr) {
-      return error.set(Status::kNoKernel, "%s: no kernel for its first input's element type %s", place(number).text,
-                       name_of(step.inputs > 0 ? in_[0].dtype : DType::none));
+      return error.set(Status::kNoKernel, "%s: no kernel in this build for its first input's element type %s",
+                       place(number).text, name_of(step.inputs > 0 ? in_[0].dtype : DType::none));
     }
     good = check_call(step.op->code, in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
   } else if (step.action == Action::view) {

@@ -2,9 +2,10 @@
 
 #include "exec/session.h"
 
+#include <algorithm>
 #include <cstring>
-#include <new>
 
+#include "core/memory.h"
 #include "format/container.h"
 
 namespace lite {
@@ -15,24 +16,32 @@ constexpr int kMostThreads = 256;
 }  // namespace
 
 Session::~Session() {
-  for (Entry* entry : entries_) delete entry;
+  for (Entry* entry : entries_) destroy(entry);
   ThreadPool::destroy(pool_);
 }
 
 Status Session::open(const char* path, const SessionOptions& options, Error& error) {
-  LITE_TRY(model_.open(path, error));
+  LITE_TRY(start_threads(options, error));
+  LITE_TRY(model_.open(path, pool_, error));
   return start(options, error);
 }
 
 Status Session::open_memory(const void* bytes, size_t size, const SessionOptions& options, Error& error) {
-  LITE_TRY(model_.open_memory(bytes, size, error));
+  LITE_TRY(start_threads(options, error));
+  LITE_TRY(model_.open_memory(bytes, size, pool_, error));
   return start(options, error);
 }
 
-Status Session::start(const SessionOptions& options, Error& error) {
+Status Session::start_threads(const SessionOptions& options, Error& error) {
   if (options.threads < 1 || options.threads > kMostThreads) {
     return error.set(Status::kBadArgument, "threads = %d: want 1 to %d", options.threads, kMostThreads);
   }
+  pool_ = ThreadPool::create(options.threads);
+  if (pool_ != nullptr) return Status::kOk;
+  return error.set(Status::kOutOfMemory, "no memory for a session of %d threads", options.threads);
+}
+
+Status Session::start(const SessionOptions& options, Error& error) {
   const char* wanted = options.backend != nullptr ? options.backend : "auto";
   backend_ = find_isa(wanted);
   if (backend_ == nullptr && std::strcmp(wanted, "auto") != 0) {
@@ -47,42 +56,41 @@ Status Session::start(const SessionOptions& options, Error& error) {
   check_finite_ = options.check_finite;
   limits_ = options.limits;
   LITE_TRY(load_weights(error));
-  pool_ = ThreadPool::create(options.threads);
-  if (pool_ == nullptr || !entries_.allocate(model_.entries()) || !sizes_.allocate(model_.symbols()) ||
-      !prepared_.allocate(model_.weights(), model_.size())) {
-    return error.set(Status::kOutOfMemory, "no memory for a session of %d threads", options.threads);
+  if (entries_.allocate(model_.entries()) && sizes_.allocate(model_.symbols()) &&
+      prepared_.allocate(model_.weights(), model_.size())) {
+    return Status::kOk;
   }
-  return Status::kOk;
+  return error.set(Status::kOutOfMemory, "no memory for a session of %u entries", model_.entries());
 }
 
-// Weights that an entry may overwrite move to memory of our own; all others stay where they lie in the file.
+// All weights stay where they lie in the file. Those that an entry may overwrite lie side by side there, on pages that
+// are copied when they are first written.
 Status Session::load_weights(Error& error) {
   if (!weights_.allocate(model_.weights())) return error.set(Status::kOutOfMemory, "no memory for the list of weights");
-  size_t size = 0;
+  size_t begin = model_.size(), end = 0;
   for (uint32_t id = 0; id < weights_.size(); ++id) {
     weights_[id] = model_.weight_tensor(id);
-    if (model_.is_writable(id)) size += Arena::round_up(weights_[id].size_bytes());
-  }
-  if (!writable_.reserve(size)) return error.set(Status::kOutOfMemory, "no memory for %zu bytes of weights", size);
-  unsigned char* at = writable_.data();
-  for (uint32_t id = 0; id < weights_.size(); ++id) {
     if (!model_.is_writable(id)) continue;
-    std::memcpy(at, weights_[id].data, weights_[id].size_bytes());
-    weights_[id].data = at;
-    at += Arena::round_up(weights_[id].size_bytes());
+    begin = std::min(begin, model_.weight_offset(id));
+    end = std::max(end, model_.weight_offset(id) + weights_[id].size_bytes());
   }
+  if (begin >= end) return Status::kOk;
+  uint8_t* bytes = nullptr;
+  LITE_TRY(model_.allow_writing(begin, end, &bytes, error));
+  writable_ = bytes + begin;
+  writable_size_ = end - begin;
   return Status::kOk;
 }
 
 Entry* Session::entry(uint32_t number, Error& error) {
   if (entries_[number] != nullptr) return entries_[number];
-  Entry* entry = new (std::nothrow) Entry;
+  Entry* entry = create<Entry>();
   if (entry == nullptr) {
     error.set(Status::kOutOfMemory, "no memory for an entry");
     return nullptr;
   }
   if (entry->load(model_, number, weights_.data(), backend_, &prepared_, error) != Status::kOk) {
-    delete entry;
+    destroy(entry);
     return nullptr;
   }
   Error own;  // it may not run at sizes that `resize` was told for others; its inputs will say
@@ -128,12 +136,12 @@ Status Session::run(Entry& entry, Error& error) {
 
 // A run that fails leaves the weights as they were: one node may have updated a weight before another fails.
 Status Session::run_or_restore(Entry& entry, Error& error) {
-  if (!before_.reserve(writable_.size())) {
-    return error.set(Status::kOutOfMemory, "no memory to keep %zu bytes of weights", writable_.size());
+  if (!before_.reserve(writable_size_)) {
+    return error.set(Status::kOutOfMemory, "no memory to keep %zu bytes of weights", writable_size_);
   }
-  std::memcpy(before_.data(), writable_.data(), writable_.size());
+  if (writable_size_ > 0) std::memcpy(before_.data(), writable_, writable_size_);
   const Status status = run_on_inputs(entry, error);
-  if (status != Status::kOk) std::memcpy(writable_.data(), before_.data(), writable_.size());
+  if (status != Status::kOk && writable_size_ > 0) std::memcpy(writable_, before_.data(), writable_size_);
   return status;
 }
 
@@ -184,10 +192,7 @@ Status Session::save_memory(Arena* file, Error& error) const {
     return error.set(Status::kOutOfMemory, "no memory for a file of %zu bytes", model_.size());
   }
   uint8_t* bytes = file->data();
-  std::memcpy(bytes, model_.bytes(), model_.size());
-  for (uint32_t id = 0; id < weights_.size(); ++id) {
-    if (model_.is_writable(id)) std::memcpy(bytes + model_.weight_offset(id), weights_[id].data, weights_[id].size_bytes());
-  }
+  std::memcpy(bytes, model_.bytes(), model_.size());  // weights that changed lie there
   const format::Index& index = *format::GetIndex(bytes);
   for (uint32_t i = 0; i < length(index.segments()); ++i) {
     const format::Segment& segment = *index.segments()->Get(i);

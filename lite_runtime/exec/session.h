@@ -54,6 +54,7 @@ class Session {
   Status save_memory(Arena* file, Error& error) const;
 
  private:
+  Status start_threads(const SessionOptions& options, Error& error);
   Status start(const SessionOptions& options, Error& error);
   Status load_weights(Error& error);
   Status set_sizes(Entry& entry, Error& error);
@@ -61,8 +62,9 @@ class Session {
   Status run_on_inputs(Entry& entry, Error& error);
 
   Model model_;
-  Array<Tensor> weights_;  // all: those that can change have their bytes in `writable_`, others in the file
-  Arena writable_;
+  Array<Tensor> weights_;        // all, where they lie in the file
+  uint8_t* writable_ = nullptr;  // the part of the file that holds those that can change
+  size_t writable_size_ = 0;
   Arena before_;           // with check_finite_: `writable_` as it was before the run
   Prepared prepared_;      // what kernels made of weights
   Array<Entry*> entries_;  // null: not asked for yet

@@ -2,6 +2,7 @@
 
 #include "format/container.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 
@@ -12,12 +13,32 @@ constexpr char kMagic[] = "MSPNTAIL";
 constexpr char kRootLabel[] = "mindspan model root 1";  // hashed with the zero byte that ends it
 constexpr size_t kMaxIndexSize = size_t{1} << 30;       // FlatBuffers cannot address more than 2^31
 
+constexpr size_t kLarge = size_t{1} << 20;  // files from here on are hashed by all threads
+
 using ull = unsigned long long;
 
 size_t round_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
 void trailer_hash(const Trailer& trailer, uint8_t hash[Sha256::kSize]) {
   Sha256::of(&trailer, offsetof(Trailer, sha256), hash);
+}
+
+// The first segment whose hash is another one than the index says, or their number. Their places are in the file.
+size_t first_damaged(const uint8_t* file, const format::Index& index, ThreadPool* pool) {
+  const int64_t count = index.segments() ? index.segments()->size() : 0;
+  std::atomic<int64_t> first{count};
+  parallel_for(pool, count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const format::Segment& segment = *index.segments()->Get(static_cast<uint32_t>(i));
+      uint8_t hash[Sha256::kSize];
+      Sha256::of(file + segment.offset(), segment.size(), hash);
+      if (std::memcmp(hash, segment.sha256()->data(), sizeof hash) == 0) continue;
+      int64_t known = first.load();
+      while (i < known && !first.compare_exchange_weak(known, i)) {
+      }
+    }
+  });
+  return static_cast<size_t>(first.load());
 }
 
 }  // namespace
@@ -76,7 +97,7 @@ Status check_trailer(const uint8_t* file, size_t file_size, size_t* index_size, 
 }
 
 Status check_segments(const uint8_t* file, size_t file_size, size_t index_size, const format::Index& index,
-                      Error& error) {
+                      ThreadPool* pool, Error& error) {
   const size_t trailer_at = file_size - sizeof(Trailer);
   const size_t count = index.segments() ? index.segments()->size() : 0;
   size_t end = index_size;
@@ -91,16 +112,13 @@ Status check_segments(const uint8_t* file, size_t file_size, size_t index_size, 
       return error.set(Status::kBadFile, "padding before segment %zu: want zeros", i);
     }
     end = begin + segment.size();
-    uint8_t hash[Sha256::kSize];
-    Sha256::of(file + begin, segment.size(), hash);
-    if (std::memcmp(hash, segment.sha256()->data(), sizeof hash) != 0) {
-      return error.set(Status::kBadFile, "segment %zu: damaged, its hash does not match", i);
-    }
   }
   if (round_up(end, 8) != trailer_at || !all_zero(file + end, trailer_at - end)) {
     return error.set(Status::kBadFile, "trailer at %zu: want it at %zu, zeros before it", trailer_at, round_up(end, 8));
   }
-  return Status::kOk;
+  const size_t damaged = first_damaged(file, index, file_size < kLarge ? nullptr : pool);
+  if (damaged == count) return Status::kOk;
+  return error.set(Status::kBadFile, "segment %zu: damaged, its hash does not match", damaged);
 }
 
 bool all_zero(const uint8_t* bytes, size_t size) {

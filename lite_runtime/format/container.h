@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/sha256.h"
+#include "core/thread_pool.h"
 #include "gen/model_generated.h"
 
 // The outside of a model file (docs/model_file.md): index, segments, padding, trailer, hashes.
@@ -33,9 +34,10 @@ void write_trailer(uint8_t* file, size_t file_size, size_t index_size);
 Status check_trailer(const uint8_t* file, size_t file_size, size_t* index_size, Error& error);
 
 // Checks that index, segments and trailer follow one another as they must, that what lies between them is zero,
-// and the hash of every segment. The index must have passed the FlatBuffers verifier.
+// and the hash of every segment, those of large files on the pool's threads. The index must have passed the FlatBuffers
+// verifier.
 Status check_segments(const uint8_t* file, size_t file_size, size_t index_size, const format::Index& index,
-                      Error& error);
+                      ThreadPool* pool, Error& error);
 
 // Whether `size` bytes are all zero.
 bool all_zero(const uint8_t* bytes, size_t size);

@@ -15,22 +15,27 @@ constexpr uint32_t kWeightUnit = 16;  // Weight.offset counts in these
 
 }  // namespace
 
-Status Model::open(const char* path, Error& error) {
+Status Model::open(const char* path, ThreadPool* pool, Error& error) {
   LITE_TRY(file_.open(path, error));
   bytes_ = file_.data();
   size_ = file_.size();
-  return verify(error);
+  return verify(pool, error);
 }
 
-Status Model::open_memory(const void* bytes, size_t size, Error& error) {
+Status Model::open_memory(const void* bytes, size_t size, ThreadPool* pool, Error& error) {
   if (!copy_.reserve(size)) return error.set(Status::kOutOfMemory, "no memory for a model of %zu bytes", size);
   if (size > 0) std::memcpy(copy_.data(), bytes, size);
   bytes_ = copy_.data();
   size_ = size;
-  return verify(error);
+  return verify(pool, error);
 }
 
-Status Model::verify(Error& error) {
+Status Model::allow_writing(size_t begin, size_t end, uint8_t** bytes, Error& error) {
+  *bytes = const_cast<uint8_t*>(bytes_);
+  return file_.data() != nullptr ? file_.allow_writing(begin, end, error) : Status::kOk;
+}
+
+Status Model::verify(ThreadPool* pool, Error& error) {
   LITE_TRY(check_trailer(bytes_, size_, &index_size_, error));
   if (!format::IndexBufferHasIdentifier(bytes_)) {
     return error.set(Status::kBadFile, "index: want the file identifier %s", format::IndexIdentifier());
@@ -48,7 +53,7 @@ Status Model::verify(Error& error) {
   if (index_->major() != kMajor) {
     return error.set(Status::kBadFile, "format version %d: this reader knows version %d", index_->major(), kMajor);
   }
-  LITE_TRY(check_segments(bytes_, size_, index_size_, *index_, error));
+  LITE_TRY(check_segments(bytes_, size_, index_size_, *index_, pool, error));
   return verify_index(*this, error);
 }
 

@@ -3,6 +3,7 @@
 #include "core/array.h"
 #include "core/file.h"
 #include "core/tensor.h"
+#include "core/thread_pool.h"
 #include "format/expression.h"
 #include "format/op_info.h"
 #include "gen/model_generated.h"
@@ -23,11 +24,14 @@ uint32_t length(const Vector* vector) {
 // A model file, open and verified: whatever its bytes were, what the functions below return is in bounds.
 class Model {
  public:
-  Status open(const char* path, Error& error);
+  // The pool's threads, if there is one, help to hash a large file.
+  Status open(const char* path, ThreadPool* pool, Error& error);
   // Takes a copy of the bytes.
-  Status open_memory(const void* bytes, size_t size, Error& error);
+  Status open_memory(const void* bytes, size_t size, ThreadPool* pool, Error& error);
 
   const uint8_t* bytes() const { return bytes_; }
+  // The same bytes, of which [begin, end) may be written from now on: what others read in the file stays as it is.
+  Status allow_writing(size_t begin, size_t end, uint8_t** bytes, Error& error);
   size_t size() const { return size_; }
   size_t index_size() const { return index_size_; }
   const format::Index& index() const { return *index_; }
@@ -39,12 +43,12 @@ class Model {
   const format::Weight& weight(uint32_t id) const { return *index_->weights()->Get(id); }
   // Where its bytes lie in the file.
   size_t weight_offset(uint32_t id) const;
-  // Its type, shape and bytes in the file. They must not be written.
   // Whether runs may change it.
   bool is_writable(uint32_t id) const {
     const auto kind = static_cast<WeightKind>(weight(id).kind());
     return kind == WeightKind::trainable || kind == WeightKind::state;
   }
+  // Its type, shape and bytes in the file, which must not be written but where `allow_writing` allowed it.
   Tensor weight_tensor(uint32_t id) const;
 
   uint32_t entries() const { return length(index_->entries()); }
@@ -63,7 +67,7 @@ class Model {
   void size_text(int32_t word, char* text, size_t capacity) const;
 
  private:
-  Status verify(Error& error);
+  Status verify(ThreadPool* pool, Error& error);
 
   MappedFile file_;
   Arena copy_;

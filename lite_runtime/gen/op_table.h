@@ -90,6 +90,8 @@ enum Code : uint16_t {
   softmax = 203,
   log_softmax = 204,
   batch_norm_train_dx = 205,
+  layer_norm_dx = 206,
+  softmax_dx = 207,
   softmax_cross_entropy = 220,
   softmax_cross_entropy_dx = 221,
   mean_squared_error = 222,
@@ -127,6 +129,7 @@ enum Code : uint16_t {
   gru = 333,
   gru_dx = 334,
   fused_elementwise = 340,
+  formula = 341,
 };
 }  // namespace code
 
@@ -431,6 +434,12 @@ struct log_softmax_attrs {
 struct batch_norm_train_dx_attrs {
   float epsilon;
 };
+struct layer_norm_dx_attrs {
+  float epsilon;
+};
+struct softmax_dx_attrs {
+  int32_t axis;
+};
 struct softmax_cross_entropy_attrs {
 };
 struct softmax_cross_entropy_dx_attrs {
@@ -607,6 +616,10 @@ struct gru_dx_attrs {
 struct fused_elementwise_attrs {
   WordList program;
 };
+struct formula_attrs {
+  Ints sizes;
+  WordList program;
+};
 
 }  // namespace lite
 
@@ -694,6 +707,8 @@ struct fused_elementwise_attrs {
   X(softmax) \
   X(log_softmax) \
   X(batch_norm_train_dx) \
+  X(layer_norm_dx) \
+  X(softmax_dx) \
   X(softmax_cross_entropy) \
   X(softmax_cross_entropy_dx) \
   X(mean_squared_error) \
@@ -731,6 +746,7 @@ struct fused_elementwise_attrs {
   X(gru) \
   X(gru_dx) \
   X(fused_elementwise) \
+  X(formula) \
 
 // Every reference kernel: operator, type of its first input.
 #define LITE_REF_KERNELS(X) \
@@ -831,6 +847,8 @@ struct fused_elementwise_attrs {
   X(softmax, f32) \
   X(log_softmax, f32) \
   X(batch_norm_train_dx, f32) \
+  X(layer_norm_dx, f32) \
+  X(softmax_dx, f32) \
   X(softmax_cross_entropy, f32) \
   X(softmax_cross_entropy_dx, f32) \
   X(mean_squared_error, f32) \
@@ -861,6 +879,7 @@ struct fused_elementwise_attrs {
   X(gru, f32) \
   X(gru_dx, f32) \
   X(fused_elementwise, any) \
+  X(formula, f32) \
 
 // Rows of OpInfo (format/op_info.h), sorted by code.
 #define LITE_OP_ROWS \
@@ -946,6 +965,8 @@ struct fused_elementwise_attrs {
   {"softmax", 203, 1, 1, 1, 0, false, "i", {0}}, \
   {"log_softmax", 204, 1, 1, 1, 0, false, "i", {0}}, \
   {"batch_norm_train_dx", 205, 5, 5, 3, 0, false, "f", {0}}, \
+  {"layer_norm_dx", 206, 3, 3, 3, 0, false, "f", {0}}, \
+  {"softmax_dx", 207, 2, 2, 1, 0, false, "i", {0}}, \
   {"softmax_cross_entropy", 220, 2, 2, 1, 0, false, "", {0}}, \
   {"softmax_cross_entropy_dx", 221, 3, 3, 1, 0, false, "", {0}}, \
   {"mean_squared_error", 222, 2, 2, 1, 0, false, "", {0}}, \
@@ -983,4 +1004,5 @@ struct fused_elementwise_attrs {
   {"gru", 333, 3, 4, 2, 0, false, "b", {0}}, \
   {"gru_dx", 334, 5, 6, 3, 0, false, "b", {0}}, \
   {"fused_elementwise", 340, 0, -1, -1, 0, false, "W", {0}}, \
+  {"formula", 341, 0, -1, 1, 0, false, "IW", {0}}, \
 

@@ -1,6 +1,7 @@
 #include "kernels/kernels.h"
 
 #include <cstring>
+#include <initializer_list>
 
 #include "core/cpu_info.h"
 
@@ -9,6 +10,18 @@ namespace {
 
 namespace dtype_of {  // the word in a kernel's name -> its type
 constexpr DType f32 = DType::f32, i8 = DType::i8, i32 = DType::i32, boolean = DType::boolean, any = DType::none;
+}
+
+// Whether this build has the kernels of an operator: one for chosen models leaves out all others.
+constexpr bool is_built([[maybe_unused]] int code) {
+#if defined(LITE_BUILT_OPS)
+  for (int built : {LITE_BUILT_OPS}) {
+    if (built == code) return true;
+  }
+  return false;
+#else
+  return true;
+#endif
 }
 
 template <typename Attrs, Status (*kernel)(const Call<Attrs>&)>
@@ -30,14 +43,16 @@ size_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, voi
 }
 
 #define NAME(isa) #isa
-#define ENTRY(op, dtype, isa, scratch_of, prepare_of) \
-  {code::op, dtype_of::dtype, NAME(isa), run<op##_attrs, op##_##dtype##_##isa>, scratch_of, prepare_of},
-#define ENTRY_X(op, dtype, isa) ENTRY(op, dtype, isa, nullptr, nullptr)
+#define IF_BUILT(op, function) (is_built(code::op) ? function : nullptr)
+#define RUN(op, dtype, isa) IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>))
+#define SCRATCH_OF(op, dtype, isa) IF_BUILT(op, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>))
+#define PREPARE_OF(op, dtype, isa) IF_BUILT(op, (prepare<op##_attrs, op##_##dtype##_##isa##_prepare>))
+#define ENTRY_X(op, dtype, isa) {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), nullptr, nullptr},
 #define ENTRY_XS(op, dtype, isa) \
-  ENTRY(op, dtype, isa, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>), nullptr)
-#define ENTRY_XP(op, dtype, isa)                                              \
-  ENTRY(op, dtype, isa, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>), \
-        (prepare<op##_attrs, op##_##dtype##_##isa##_prepare>))
+  {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr},
+#define ENTRY_XP(op, dtype, isa)                                                            \
+  {code::op,         dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), \
+   PREPARE_OF(op, dtype, isa)},
 #define LISTED(entry, op, dtype, isa) entry(op, dtype, isa)
 
 // Best first.
@@ -55,7 +70,7 @@ constexpr Kernel kKernels[] = {
 };
 
 bool runs_here(const char* isa) {
-  static const CpuInfo cpu = detect_cpu();
+  const CpuInfo cpu = detect_cpu();
   const auto is = [isa](const char* name) { return std::strcmp(isa, name) == 0; };
   return is("avx2")         ? cpu.avx2
          : is("avxvnni")    ? cpu.avxvnni
@@ -78,7 +93,7 @@ const char* find_isa(const char* name) {
 
 const Kernel* find_kernel(int code, DType dtype, const char* isa) {
   for (const Kernel& k : kKernels) {
-    if (k.code != code || (k.dtype != DType::none && k.dtype != dtype)) continue;
+    if (k.run == nullptr || k.code != code || (k.dtype != DType::none && k.dtype != dtype)) continue;
     if (isa != nullptr ? std::strcmp(k.isa, isa) == 0 && runs_here(isa) : runs_here(k.isa)) return &k;
   }
   return nullptr;
@@ -87,9 +102,12 @@ const Kernel* find_kernel(int code, DType dtype, const char* isa) {
 bool check_call(int code, const Tensor* in, int inputs, Tensor* out, const void* attrs) {
   Context none;
   switch (code) {
-#define X(op)    \
-  case code::op: \
-    return op##_check({in, inputs, out, *static_cast<const op##_attrs*>(attrs), none});
+#define X(op)                                                                             \
+  case code::op:                                                                          \
+    if constexpr (is_built(code::op)) {                                                   \
+      return op##_check({in, inputs, out, *static_cast<const op##_attrs*>(attrs), none}); \
+    }                                                                                     \
+    break;
     LITE_OPS(X)
 #undef X
   }

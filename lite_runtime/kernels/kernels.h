@@ -41,10 +41,26 @@ struct Kernel {
 
 // The instruction sets that this build has kernels for, best first and "ref" last: what one lacks, one behind it has.
 inline constexpr const char* kIsas[] = {
-#if defined(LITE_X86)
-    "avx512vnni", "avx512", "avxvnni", "avx2",
-#elif defined(LITE_NEON)
-    "i8mm", "dotprod", "neon",
+#if defined(LITE_AVX512VNNI)
+    "avx512vnni",
+#endif
+#if defined(LITE_AVX512)
+    "avx512",
+#endif
+#if defined(LITE_AVXVNNI)
+    "avxvnni",
+#endif
+#if defined(LITE_AVX2)
+    "avx2",
+#endif
+#if defined(LITE_I8MM)
+    "i8mm",
+#endif
+#if defined(LITE_DOTPROD)
+    "dotprod",
+#endif
+#if defined(LITE_NEON)
+    "neon",
 #endif
     "ref"};
 

@@ -7,8 +7,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -104,12 +106,32 @@ class Session {
   }
 
   std::vector<Info> inputs(int32_t entry) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     return infos(entry, lite_input_count(session_, entry), lite_input, lite_input_size);
   }
   std::vector<Info> outputs(int32_t entry) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     return infos(entry, lite_output_count(session_, entry), lite_output, lite_output_size);
+  }
+
+  // Runs an entry once a step, on what `feed(step)` gives: the number of an entry and its arrays in order, or nothing,
+  // which ends the training. The losses of all steps that were finished.
+  std::vector<float> train_run(int32_t entry, int64_t steps, const nb::callable& feed) {
+    Feeder feeder{*this, feed, {}, nullptr, false};
+    std::vector<float> losses(static_cast<size_t>(std::max<int64_t>(steps, 0)));
+    int64_t done = 0;
+    lite_status status;
+    std::string error;
+    {
+      nb::gil_scoped_release others_run;
+      const std::lock_guard<std::recursive_mutex> one_at_a_time(mutex_);
+      status = lite_train_run(session_, entry, steps, Feeder::call, &feeder, losses.data(), &done);
+      error = lite_last_error(session_);
+    }
+    if (feeder.problem) std::rethrow_exception(feeder.problem);
+    if (status != LITE_OK && !feeder.ended) throw LiteError(error);
+    losses.resize(static_cast<size_t>(done));
+    return losses;
   }
 
   // Runs an entry on arrays in the order of its inputs; gives its outputs in order. Other Python threads go on.
@@ -117,7 +139,7 @@ class Session {
     std::vector<Result> results;
     {
       nb::gil_scoped_release others_run;
-      std::lock_guard<std::mutex> one_at_a_time(mutex_);
+      const std::lock_guard<std::recursive_mutex> one_at_a_time(mutex_);
       for (size_t i = 0; i < arrays.size(); ++i) set_input(entry, static_cast<int32_t>(i), arrays[i]);
       check(lite_run(session_, entry));
       for (int32_t i = 0; i < lite_output_count(session_, entry); ++i) {
@@ -132,7 +154,7 @@ class Session {
   }
 
   void resize(const std::vector<std::pair<std::string, int32_t>>& sizes) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     std::vector<const char*> names;
     std::vector<int32_t> values;
     for (const auto& [name, size] : sizes) {
@@ -153,12 +175,12 @@ class Session {
     return rows;
   }
 
-  // Planned bytes, fewest bytes of any plan, bytes of weights.
-  std::tuple<size_t, size_t, size_t> memory(int32_t entry) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+  // Planned bytes, fewest bytes of any plan, bytes that the last run took at most, bytes of weights.
+  std::tuple<size_t, size_t, size_t, size_t> memory(int32_t entry) {
+    const Turn turn(mutex_);
     lite_memory memory;
     check(lite_memory_info(session_, entry, &memory));
-    return {memory.planned_bytes, memory.least_bytes, memory.weight_bytes};
+    return {memory.planned_bytes, memory.least_bytes, memory.peak_bytes, memory.weight_bytes};
   }
 
   // Name, kind, element type and shape of each weight.
@@ -174,25 +196,25 @@ class Session {
   }
 
   nb::object weight(int32_t number) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     lite_tensor tensor;
     check(lite_weight(session_, number, &tensor, nullptr));
     return Result(tensor).array();
   }
 
   void set_weight(int32_t number, const Array& array) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     check(lite_set_weight(session_, number, array.data(), array.nbytes()));
   }
 
   void save(const std::string& path) {
     nb::gil_scoped_release others_run;
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const std::lock_guard<std::recursive_mutex> one_at_a_time(mutex_);
     check(lite_save(session_, path.c_str()));
   }
 
   nb::bytes save_memory() {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     void* data = nullptr;
     size_t size = 0;
     const lite_status status = lite_save_memory(session_, &data, &size);
@@ -202,13 +224,13 @@ class Session {
   }
 
   void profile(bool on) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     check(lite_profile(session_, on));
   }
 
   // The names of an entry's graphs: its own first, which has none.
   std::vector<std::string> graphs(int32_t entry) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     std::vector<std::string> names;
     for (int32_t i = 0; i < lite_graph_count(session_, entry); ++i) {
       names.emplace_back(lite_graph_name(session_, entry, i));
@@ -216,24 +238,26 @@ class Session {
     return names;
   }
 
-  // Operator, kernel, source, ids of inputs and outputs, nanoseconds and number of runs of each node of a graph.
-  using Node =
-      std::tuple<std::string, std::string, std::string, std::vector<int32_t>, std::vector<int32_t>, int64_t, int64_t>;
+  // Operator, kernel, source, ids of inputs and outputs, bytes of scratch, nanoseconds and number of runs of each node
+  // of a graph.
+  using Node = std::tuple<std::string, std::string, std::string, std::vector<int32_t>, std::vector<int32_t>, size_t,
+                          int64_t, int64_t>;
   std::vector<Node> nodes(int32_t entry, int32_t graph) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     std::vector<Node> rows;
     for (int32_t i = 0; i < lite_graph_node_count(session_, entry, graph); ++i) {
       lite_node n;
       check(lite_graph_node(session_, entry, graph, i, &n));
       rows.emplace_back(n.op, n.kernel, n.source, std::vector<int32_t>(n.inputs, n.inputs + n.input_count),
-                        std::vector<int32_t>(n.outputs, n.outputs + n.output_count), n.nanoseconds, n.runs);
+                        std::vector<int32_t>(n.outputs, n.outputs + n.output_count), n.scratch_bytes, n.nanoseconds,
+                        n.runs);
     }
     return rows;
   }
 
   // Name, element type, shape and bytes of each tensor of a graph of an entry, by id.
   std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> values(int32_t entry, int32_t graph) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> rows;
     lite_tensor tensor;
     for (int32_t i = 0; i < lite_graph_value_count(session_, entry, graph); ++i) {
@@ -247,7 +271,7 @@ class Session {
   void cancel() { lite_cancel(session_); }
 
   std::vector<int32_t> output_ids(int32_t entry) {
-    std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    const Turn turn(mutex_);
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < lite_output_count(session_, entry); ++i) ids.push_back(lite_output_id(session_, entry, i));
     return ids;
@@ -264,6 +288,48 @@ class Session {
   }
 
  private:
+  // A session does one thing at a time, whichever Python thread asks; the one that trains may ask again while it feeds.
+  // Who waits for the session lets other threads have the interpreter, which a feeder wants.
+  class Turn {
+   public:
+    explicit Turn(std::recursive_mutex& mutex) : lock_(mutex, std::try_to_lock) {
+      if (lock_.owns_lock()) return;
+      nb::gil_scoped_release others_run;
+      lock_.lock();
+    }
+
+   private:
+    std::unique_lock<std::recursive_mutex> lock_;
+  };
+
+  // The Python side of a training: what it gave last is kept until the run has read it.
+  struct Feeder {
+    Session& session;
+    const nb::callable& feed;
+    std::vector<Array> arrays;
+    std::exception_ptr problem;
+    bool ended;
+
+    static lite_status call(void* context, lite_session*, int64_t step, int32_t* entry) {
+      Feeder& self = *static_cast<Feeder*>(context);
+      nb::gil_scoped_acquire interpreter;
+      try {
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        const nb::object given = self.feed(step);
+        self.ended = given.is_none();
+        if (self.ended) return LITE_CANCELLED;
+        const auto [number, arrays] = nb::cast<std::pair<int32_t, std::vector<Array>>>(given);
+        *entry = number;
+        self.arrays = arrays;
+        for (size_t i = 0; i < arrays.size(); ++i) self.session.set_input(number, static_cast<int32_t>(i), arrays[i]);
+        return LITE_OK;
+      } catch (...) {  // must not pass through the runtime
+        self.problem = std::current_exception();
+        return LITE_CANCELLED;
+      }
+    }
+  };
+
   void check(lite_status status) const {
     if (status != LITE_OK) throw LiteError(lite_last_error(session_));
   }
@@ -301,7 +367,7 @@ class Session {
   }
 
   lite_session* session_ = nullptr;
-  std::mutex mutex_;  // a session runs one thing at a time, whichever Python thread asks
+  std::recursive_mutex mutex_;
 };
 
 template <typename Source>
@@ -331,6 +397,7 @@ NB_MODULE(_core, m) {
       .def("inputs", &Session::inputs)
       .def("outputs", &Session::outputs)
       .def("run", &Session::run)
+      .def("train_run", &Session::train_run)
       .def("resize", &Session::resize)
       .def("symbols", &Session::symbols)
       .def("memory", &Session::memory)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import infer, matmul, operators, secagg, training
+from bench import formulas, infer, matmul, numeric, opening, operators, secagg, training
 from bench.timing import Row, Turns, rows, take_turns
 
 ONCE = Turns(rounds=1, burst_s=0.0, rest_s=0.0)
@@ -80,6 +80,23 @@ def test_operators_are_the_same_function_on_both_sides(name: str) -> None:
     assert float(row.note.removeprefix("ours off by ")) < 1e-5
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # in torch.func
+def test_derivatives_are_right_on_both_sides() -> None:
+    found = list(numeric.measure(ONCE, [1]))
+    assert [r.case for r in found] == list(numeric.CASES)
+    for r in found:
+        errors = [float(part.split()[-1]) for part in r.note.split(", ")]
+        assert len(errors) == 2
+        assert max(errors) < 1e-5
+
+
+@pytest.mark.parametrize("name", formulas.CASES)
+def test_formulas_are_the_functions_of_hand_written_operators(name: str) -> None:
+    [row] = formulas.measure(ONCE, [1], [name])
+    assert (row.part, row.peer) == ("formulas", "operator")
+    assert float(row.note.removeprefix("ours off by ")) < 1e-5
+
+
 def test_products_are_right() -> None:
     import lite_runtime as lite
 
@@ -112,3 +129,9 @@ def test_peers_are_not_told_of_another_processor() -> None:
         "OMP_NUM_THREADS": "2",
     }
     assert command.worker_environment(given, 2, avx2=True)["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+
+
+def test_opening_is_compared_with_a_hash_for_each_kind_of_file() -> None:
+    found = list(opening.measure(ONCE, 1, side=20))
+    assert [row.case.split(",")[0] for row in found] == list(opening.KINDS)
+    assert all(row.peer == "sha256" and row.ours > 0 and row.theirs > 0 for row in found)

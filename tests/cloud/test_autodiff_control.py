@@ -279,6 +279,16 @@ def test_remat_keeps_each_kth_state_and_gives_the_same_bits(every: int, height: 
     assert twice == pytest.approx(second, rel=1e-12)
 
 
+def test_remat_bounds_what_a_second_derivative_keeps_too() -> None:
+    plain = repeated(200, lambda x: ops.sin(x) + x)
+    (x0,) = plain.inputs
+    f = remat(lambda x: substitute(plain.outputs, {x0: x})[0], every=15)
+    sparse = Graph.trace(f, Value((), name="x"))
+    x = np.float64(0.3)
+    assert most_on_a_tape(gradient(gradient(plain)), x) >= 400
+    assert most_on_a_tape(gradient(gradient(sparse)), x) < 150
+
+
 def test_remat_of_a_function_keeps_its_inputs_alone() -> None:
     w = Weight(np.float32(1.5), name="w")
 

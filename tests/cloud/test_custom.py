@@ -98,6 +98,37 @@ def test_the_check_compares_with_the_automatic_gradient() -> None:
         cube.check(np.array([0.5, 3.0]))
 
 
+@MODES
+def test_the_check_compares_gradients_of_weights_too(mode: str) -> None:
+    w = Weight(np.float64(3.0), name="w")
+
+    def scaled(factor: float) -> Any:
+        @custom_gradient
+        def f(x: Any) -> Any:
+            return x * w, lambda g: (g * w, {w: g * x * factor})
+
+        return f
+
+    with modes.using(mode=mode):
+        scaled(1.0).check(np.float64(2.0))
+        with pytest.raises(GradientMismatch, match=r"f: gradient w is .* the automatic one"):
+            scaled(1.5).check(np.float64(2.0))
+
+
+@MODES
+def test_settings_need_no_gradient_and_arguments_may_be_named(mode: str) -> None:
+    @custom_gradient
+    def power(x: Any, n: int = 2, *, scale: float = 1.0) -> Any:
+        return scale * x**n, lambda g: 10 * g * scale * n
+
+    with modes.using(mode=mode):
+        assert grad(lambda x: power(x, 3))(np.float64(2.0)) == 30
+        assert grad(lambda x: power(n=4, x=x))(np.float64(2.0)) == 40
+        assert grad(lambda x: power(x, scale=0.5))(np.float64(2.0)) == 10
+        with pytest.raises(ShapeError, match="power: argument 'scale', given by name only"):
+            grad(lambda x: power(x, scale=x))(np.float64(2.0))
+
+
 def test_a_backward_of_the_wrong_shape_is_refused() -> None:
     @custom_gradient
     def f(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from typing import Any
 
@@ -28,3 +29,22 @@ def test_the_blocks_of_the_data_page_run() -> None:
     for text in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
         exec(compile(text, "docs/data.md", "exec"), scope)
     assert "features" in scope
+
+
+def test_the_blocks_of_the_formulas_page_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each block prints what stands below it; functions that are read need a file with their
+    source."""
+    pytest.importorskip("lite_runtime")
+    page = (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8")
+    scope: dict[str, Any] = {}
+    printed = ""
+    for n, (kind, text) in enumerate(
+        re.findall(r"^```(python)?\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    ):
+        if kind:
+            name = f"docs/formulas.md, block {n}"
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+            exec(compile(text, name, "exec"), scope)
+            printed = capsys.readouterr().out or printed
+        else:
+            assert printed == text

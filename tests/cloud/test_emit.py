@@ -23,13 +23,15 @@ from tests.helpers import sample_arrays64, sample_graph
 from tests.random_control import random_control_graph
 
 FLOAT_SAMPLES = [
-    pytest.param(op, case, id=f"{op.name}[{case}]") for op, case in samples() if not op.gives_tuple
+    pytest.param(op, case, id=f"{op.name}[{case}]")
+    for op, case in samples()
+    if not op.gives_tuple and op.name not in ("empty_tape", "push")  # tapes stay inside
 ]
 
 
 def compiled(source: str, name: str = "f") -> Callable[..., Any]:
-    """The function that a text defines when it sees `np` and `ops` alone."""
-    scope: dict[str, Any] = {"np": np, "ops": ops}
+    """The function that a text defines by itself."""
+    scope: dict[str, Any] = {"__name__": "emitted"}
     exec(source, scope)
     return scope[name]  # type: ignore[no-any-return]
 
@@ -45,19 +47,20 @@ def test_the_text_of_every_sample_gives_the_graphs_numbers(op: Op, case: Case) -
 def test_names_of_inputs_are_kept_and_made_fit_for_python() -> None:
     values = [Value((), name=n) for n in ("image", "conv.weight", "lambda", "np", "image", "2nd")]
     graph = Graph(tuple(values), (values[0] + values[5],))
-    (function,) = ast.parse(python_source(graph, "f")).body
+    _, function = ast.parse(python_source(graph, "f")).body
     assert isinstance(function, ast.FunctionDef)
     names = [a.arg for a in function.args.args]
     assert names == ["image", "conv_weight", "_lambda", "np_1", "image_1", "_2nd"]
 
 
-def test_weights_and_large_constants_become_parameters() -> None:
+def test_weights_become_parameters_and_large_constants_stand_above() -> None:
     w = Weight(np.ones(2, np.float32), name="w")
     large = Constant(np.zeros(MOST_INLINE + 1, np.float32), name="table")
     graph = Graph.trace(lambda x: (x * w, large + 1.0), (2,))
     source = python_source(graph, "f")
-    assert source.startswith("def f(input0, w, table):")
-    y, z = compiled(source)(np.ones(2), w.data, large.data)
+    assert "\ndef f(input0, w):\n" in source
+    assert "\ntable = np.array([0.0, 0.0" in source
+    y, z = compiled(source)(np.ones(2), w.data)
     np.testing.assert_array_equal(y, [1, 1])
     np.testing.assert_array_equal(z, np.ones(MOST_INLINE + 1))
 

@@ -33,6 +33,39 @@ def model(
     return made.SerializeToString()  # type: ignore[no-any-return]
 
 
+def nested_functions(
+    calls: Sequence[Sequence[str]], bytes_each: int = 0, x: Sequence[int | str] = (2,)
+) -> bytes:
+    """A model that calls the local function f0; f<i> calls those that `calls[i]` names, in a row,
+    and is a Relu where there are none. Each node carries some bytes of text besides."""
+    text = "." * bytes_each
+    opset = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+
+    def body(names: Sequence[str]) -> list[onnx.NodeProto]:
+        kinds = [(name, "own") for name in names] or [("Relu", "")]
+        places = ["x", *(f"v{i}" for i in range(len(kinds) - 1)), "y"]
+        return [
+            helper.make_node(kind, [a], [b], domain=domain, doc_string=text)
+            for (kind, domain), a, b in zip(kinds, places[:-1], places[1:], strict=True)
+        ]
+
+    made = helper.make_model(
+        helper.make_graph(
+            body(["f0"]),
+            "test",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(x))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, list(x))],
+        ),
+        opset_imports=opset,
+        ir_version=8,
+        functions=[
+            helper.make_function("own", f"f{i}", ["x"], ["y"], body(names), opset)
+            for i, names in enumerate(calls)
+        ],
+    )
+    return made.SerializeToString()  # type: ignore[no-any-return]
+
+
 def one(
     kind: str,
     shape: Sequence[int | str],

@@ -31,6 +31,15 @@ def test_what_is_not_finite_on_one_side_alone_is_infinitely_far(odd: float) -> N
         assert found.relative == found.rms == np.inf
     (same,) = compare(["y"], [[np.float32([odd, 2])]], [[np.float32([odd, 2])]])
     assert same.relative == same.rms == 0
+    assert (same.odd, same.count) == (1, 2)
+
+
+def test_answers_of_nothing_but_nan_agree_with_nothing() -> None:
+    nothing = [[np.float32([np.nan, np.inf])]]
+    with pytest.raises(ConvertError, match="output y: all 2 numbers of the source's own answers"):
+        compare(["y"], nothing, nothing)
+    (empty,) = compare(["y"], [[np.zeros(0)]], [[np.zeros(0)]])
+    assert (empty.odd, empty.relative) == (0, 0)
 
 
 def test_another_shape_is_refused() -> None:

@@ -128,7 +128,15 @@ def test_shapes_outputs_and_real_check_data(
         ["m.onnx", "--keep-float", "fc.*"],
         ["m.onnx", "--tol", "small"],
         ["m.ms"],
+        ["m.onnx", "--tol", "nan"],
+        ["m.onnx", "--tol=-1"],
+        ["m.onnx", "--check", "²"],
+        ["m.onnx", "--check", "9" * 5000],
+        ["m.onnx", "--report", "m.onnx"],
+        ["m.onnx", "--report", "x/../m.ms"],
+        [""],
         ["m.onnx", "--config", "none.toml"],
+        ["m.onnx", "--config", "/dev/zero"],
     ],
     ids=" ".join,
 )
@@ -155,6 +163,8 @@ def test_wrong_usage_exits_with_2(argv: list[str], ms_convert: Run) -> None:
         ["{mlp}", "--sign", "{mlp}"],
         ["{mlp}", "-o", "none/m.ms"],
         ["{mlp}", "--from", "ms"],
+        ["{mlp}", "--check", "100000000"],
+        ["/dev/zero", "-o", "m.ms"],
     ],
     ids=" ".join,
 )
@@ -262,6 +272,9 @@ def test_a_file_gives_flags_and_the_command_line_wins(
         ('quantize = "int4"', "invalid choice: 'int4'"),
         ("quantize = ", "Invalid value"),
         ('config = "c.toml"', "unknown flags ['config']"),
+        ("\x22\\u001b[2J\x22 = 1", "sign, target, tol, train, trainable\n"),
+        ("a = " + "[" * 100_000, "recursion"),
+        ("check = " + "9" * 5000, "limit (4300 digits)"),
     ],
 )
 def test_a_wrong_configuration_is_wrong_usage(

@@ -18,7 +18,7 @@ from ir.graph import Graph, Node, Value
 from ir.op import OPS
 from ir.passes.rewrite import rewrite
 from tests.converter.conftest import Exported, samples
-from tests.converter.onnx_graphs import floats, ints, model, one
+from tests.converter.onnx_graphs import floats, ints, model, nested_functions, one
 
 
 def refused(source: object, folder: Path, **options: object) -> str:
@@ -211,3 +211,73 @@ def test_a_damaged_model_is_converted_right_or_refused_in_one_line(
         message = str(e)
     assert target.exists() == (report is not None)
     assert report.agrees if report else "\n" not in str(message)
+
+
+def doubling(levels: int) -> list[list[str]]:
+    return [[f"f{i + 1}"] * 2 for i in range(levels)] + [[]]
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (nested_functions(doubling(40)), "written out are 1.1e+12 nodes of "),
+        (nested_functions(doubling(12), bytes_each=300_000), "want at most 262144 of "),
+        (nested_functions([["f1"], ["f2"], ["f1"]]), "the local function 'f1' calls itself"),
+        (nested_functions([["f0"]]), "the local function 'f0' calls itself"),
+        (nested_functions([[f"f{i + 1}"] for i in range(3000)] + [[]]), "3001 local functions in"),
+    ],
+    ids=["doubled", "large", "in a ring", "itself", "in a chain"],
+)
+def test_local_functions_without_end_are_refused(
+    source: bytes, wanted: str, tmp_path: Path
+) -> None:
+    assert wanted in refused(source, tmp_path)
+
+
+def test_local_functions_of_functions_are_written_out(tmp_path: Path) -> None:
+    report = convert(nested_functions(doubling(5)), tmp_path / "m.ms")
+    assert report.nodes_read == 32
+    assert report.agrees
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"value": onnx.numpy_helper.from_array(np.array([1, np.nan, 2], np.float32))},
+        {"value": onnx.numpy_helper.from_array(np.array([1, np.nan, 2], np.float16))},
+        {"value_floats": [1.0, float("nan"), 2.0]},
+    ],
+    ids=["float32", "float16", "floats"],
+)
+def test_a_constant_that_holds_nan_is_refused(
+    attributes: dict[str, object], tmp_path: Path
+) -> None:
+    source = model(
+        [("Constant", [], ["c"], attributes), ("Add", ["x", "c"], ["y"], {})], {"x": (3,)}, ["y"]
+    )
+    message = refused(source, tmp_path)
+    assert message.endswith("constant: 1 of 3 numbers are NaN, the first at [1]")
+
+
+def test_a_source_whose_answers_are_nan_is_refused_and_a_part_of_them_is_reported(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "log.onnx"
+    source.write_bytes(one("Log", (1, 4)))
+    low = -np.ones((2, 4), np.float32)
+    assert "all 8 numbers of the source's own answers are NaN" in refused(
+        source, tmp_path, check_data={"x": low}
+    )
+    report = convert(source, tmp_path / "m.ms", check_data={"x": low * [1, -1, -1, -1]})
+    assert "; 2 of the source's 8 numbers are NaN or infinite, here too" in str(report)
+
+
+def test_a_name_that_moves_the_cursor_is_not_printed_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from converter.cli import main
+
+    source = tmp_path / "m.onnx"
+    source.write_bytes(model([("Det", ["x"], ["y"], {"name": "a\x1b[2J"})], {"x": (3, 3)}, ["y"]))
+    assert main([str(source)]) == 1
+    assert capsys.readouterr().err.endswith("Det ×1 (first: a\\x1b[2J)\n")

@@ -13,13 +13,13 @@ from cloud import ops
 from cloud.interpreter import run, step
 from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.passes.find_activation import find_activation
-from converter.passes.fold_batch_norm import fold_batch_norm
-from converter.passes.fuse_activation import fuse_activation, fuse_trained_activation
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
 from converter.passes.unique_names import unique_names
 from ir.graph import Constant, Graph, Value, Weight
 from ir.ops.activation import Activation
+from ir.passes.fold_batch_norm import fold_batch_norm
+from ir.passes.fuse_activation import fuse_activation, fuse_trained_activation
 from ir.passes.layout import layout
 from ir.verify import verify
 from tests.converter.random_nets import random_net

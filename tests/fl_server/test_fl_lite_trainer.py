@@ -7,7 +7,7 @@ import pytest
 from fl_fleet import task_settings
 
 import lite_runtime as lite
-from cloud import nn
+from cloud import nn, ops
 from cloud.nn.loss import softmax_cross_entropy
 from cloud.train.graphs import training_model
 from cloud.train.optim import SGD
@@ -16,6 +16,9 @@ from fl_server.device.trainer import assign, flatten, save_model
 from fl_server.errors import EncodingError, SettingsError
 from fl_server.simulation import simulate
 from ir import model_file
+from ir.dtype import DType
+from ir.graph import Constant, Graph, Model, Value
+from ir.symbol import symbol
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +65,34 @@ def test_training_repeats_bit_for_bit_and_improves(model):
     assert trainer.evaluate(weights + updates[0].delta, model) == after.correct / 60
 
 
+def test_a_model_of_a_server_may_take_only_so_much_memory_and_time(model):
+    weights = initial_weights(model)
+    with pytest.raises(lite.LiteError, match="memory"):
+        LiteTrainer(examples(0), most_memory_bytes=64).train(weights, model)
+    x, y = (Value((symbol("batch"),), name=name) for name in ("x", None))
+    endless = ops.while_loop(
+        x,
+        condition=Graph(
+            (y,), (ops.less(ops.reduce_sum(y, axes=(0,)), Constant(1.0, dtype=DType.f32)),)
+        ),
+        body=Graph((y,), (y * Constant(0.5, dtype=DType.f32),)),
+    )
+    for_ever = model_file.write(Model({"infer": Graph((x,), endless, ("y",))}))
+    trainer = LiteTrainer({"x": np.zeros((4,), np.float32)}, timeout_s=0.1)
+    with pytest.raises(lite.LiteError, match=r"stopped after 0\.1 s"):
+        trainer.evaluate(initial_weights(for_ever), for_ever)
+    for limits in ({"most_memory_bytes": 0}, {"timeout_s": 0}, {"timeout_s": float("nan")}):
+        with pytest.raises(SettingsError, match="want numbers above 0"):
+            LiteTrainer(examples(0), **limits)
+
+
 def test_a_device_without_examples_or_with_uneven_arrays_is_refused():
     with pytest.raises(SettingsError, match="examples"):
         LiteTrainer({"x": np.zeros((3, 4)), "label": np.zeros(2)})
     with pytest.raises(SettingsError, match="examples"):
         LiteTrainer({"x": np.zeros((0, 4))})
+    with pytest.raises(SettingsError, match="lr is a single number, want one for each example"):
+        LiteTrainer({"x": np.zeros((3, 4)), "lr": np.float32(1)})
 
 
 def test_a_saved_model_holds_the_global_weights(model, tmp_path):

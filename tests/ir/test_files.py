@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,24 @@ def test_a_failure_leaves_everything_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         write_whole(tmp_path / "none" / "f", b"data")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+def test_the_file_is_on_the_disk_before_its_name_and_then_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, sync = [], os.fsync
+
+    def noted(handle: int) -> None:
+        seen.append((stat.S_ISDIR(os.fstat(handle).st_mode), (tmp_path / "f").exists()))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_whole(tmp_path / "f", b"data")
+    assert seen == [(False, False), (True, True)]
+
+
+def test_a_rename_takes_the_place_of_no_pipe_or_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="a device or a pipe, want a file"):
+        write_whole(tmp_path / "pipe", b"data")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

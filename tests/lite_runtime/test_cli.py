@@ -189,6 +189,9 @@ def test_run_says_what_is_wrong_with_a_file(
         (cli.bench, "--size batch=0", "want batch=N with N from 1 to 2147483647"),
         (cli.bench, "--backend fast", "'fast'"),
         (cli.bench, "--threads 257", "--threads 257: want 1 to 256"),
+        (cli.bench, "--size batch=²", "want batch=N with N from 1 to 2147483647"),
+        (cli.inspect, "--graph MODEL", "--graph MODEL: is the model, want another file to write"),
+        (cli.inspect, "--graph=", "'': want the name of a file"),
         (cli.inspect, "--entry test", "--entry test: MODEL has infer, loss, train"),
     ],
 )
@@ -200,7 +203,7 @@ def test_arguments_that_do_not_fit_the_model_are_wrong_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as end:
-        command([str(model), *arguments.split()])
+        command([str(model), *arguments.replace("MODEL", str(model)).split()])
     assert end.value.code == 2
     assert words.replace("MODEL", str(model)) in capsys.readouterr().err
 
@@ -232,6 +235,7 @@ def test_inspect_names_files_and_keys_that_it_cannot_use(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, words in (
+        (["--verify", ""], "ms-inspect: key : no such file, and not a key of 64 hex digits\n"),
         (["--verify", "00"], "ms-inspect: key 00: no such file, and not a key of 64 hex digits\n"),
         (["--graph", "/nowhere/x.svg"], "ms-inspect: /nowhere/x.svg: No such file or directory\n"),
     ):

@@ -138,6 +138,30 @@ def test_a_tape_gives_what_was_pushed_and_zeros_below() -> None:
     assert np.isfinite(session.run({"x": np.float32([0.3, -1, 2])})["output0"]).all()
 
 
+def test_what_a_graph_inside_pushed_is_given_back_when_it_ends() -> None:
+    """Where no tape is among its results: a call, a branch, each turn of a loop."""
+    total = reversed_sum(200)
+    f = Function.of("total", Graph(total.inputs, total.outputs[:1]))
+    x = Value((3,), name="x")
+    whole = open_model(Graph((x,), call(x, body=f)))
+    whole.run({"x": np.float32([0.3, -1, 2])})
+
+    def turn(y: Value) -> tuple[Value, ...]:
+        (y,) = call(y, body=f)
+        return cond(
+            OPS["less"](OPS["reduce_sum"](y, axes=(0,)), 0.0),
+            y,
+            then=trace(lambda y: call(y * 0.1, body=f), y),
+            otherwise=trace(lambda y: (OPS["tanh"](y),), y),
+        )
+
+    many = counted([x], turn, 50)
+    same_as_interpreter(many, [0.3, -1, 2])
+    session = open_model(many)
+    session.run({"x": np.float32([0.3, -1, 2])})
+    assert session.peak_bytes("infer") < 2 * whole.peak_bytes("infer")
+
+
 def test_a_tape_that_two_share_stays_what_it_was() -> None:
     x, y = Value((2,), name="x"), Value((2,), name="y")
     base = push(new_tape(), x)

@@ -138,6 +138,20 @@ LITE_API lite_status lite_metadata(lite_session* session, int32_t number, const 
 LITE_API lite_status lite_set_input(lite_session* session, int32_t entry, int32_t input, const lite_tensor* tensor);
 LITE_API lite_status lite_run(lite_session* session, int32_t entry);
 
+/* Sets the inputs of a step of lite_train_run with lite_set_input; their bytes must stay until it is called again or
+   the training ends. `*entry` is the entry that runs in this step, and may be changed: to one that adds gradients up,
+   and after some of those to one that applies their sum. May run other entries before it sets inputs. Any status but
+   LITE_OK ends the training. */
+typedef lite_status (*lite_feeder)(void* context, lite_session* session, int64_t step, int32_t* entry);
+
+/* Runs an entry up to `steps` times in one call, each time on inputs that `feed` sets. `losses`, null or room for
+   `steps` numbers, gets the first output of each run, one f32. `done`, which may be null, is how many steps were
+   finished. The first step that fails ends it with that status, and lite_last_error names the step; so does
+   lite_cancel. Weights then are those after the last finished step, but for updates of the failed one that came before
+   the failure, which `check_finite` takes back. */
+LITE_API lite_status lite_train_run(lite_session* session, int32_t entry, int64_t steps, lite_feeder feed,
+                                    void* context, float* losses, int64_t* done);
+
 /* Stops the run that is in progress or, where there is none, the next one, with LITE_CANCELLED. The one function that
    another thread may call while the session works. */
 LITE_API void lite_cancel(lite_session* session);
@@ -149,6 +163,7 @@ LITE_API lite_status lite_resize(lite_session* session, const char* const* symbo
 typedef struct lite_memory {
   size_t planned_bytes; /* of the arena that a run of the entry wants: results and scratch */
   size_t least_bytes;   /* no plan could do with less */
+  size_t peak_bytes;    /* that the last run of the entry took at most, with sub-graphs and tapes; 0: there was none */
   size_t weight_bytes;  /* of the weights, all entries together, and of copies that kernels packed for themselves */
 } lite_memory;
 
@@ -178,8 +193,9 @@ typedef struct lite_node {
   const int32_t* inputs; /* ids: a number below the count of weights is a weight, -1 is left out */
   const int32_t* outputs;
   int32_t input_count, output_count;
-  int64_t nanoseconds; /* spent in it since lite_profile, with all that it runs */
-  int64_t runs;        /* how often it ran since then */
+  size_t scratch_bytes; /* of memory that its kernel works in, at the present sizes */
+  int64_t nanoseconds;  /* spent in it since lite_profile, with all that it runs */
+  int64_t runs;         /* how often it ran since then */
 } lite_node;
 
 /* Turns measuring on or off and sets all times to zero. */

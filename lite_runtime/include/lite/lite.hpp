@@ -105,6 +105,31 @@ class Session {
     return number >= 0 && check(lite_run(session_, number));
   }
 
+  // Runs an entry up to `steps` times; before each, `feed(step)` sets its inputs, whose elements must stay until it is
+  // called again. Where that gives false the training ends; well, unless a call of this session failed in it. `losses`
+  // gets the first output of every run. `feed` must not throw.
+  template <typename Feed>
+  bool train(int64_t steps, Feed feed, std::vector<float>* losses = nullptr, const std::string& entry = "train") {
+    struct Feeder {
+      Feed& feed;
+      bool ended;
+    } feeder{feed, false};
+    const lite_feeder call = [](void* context, lite_session*, int64_t step, int32_t*) {
+      Feeder& f = *static_cast<Feeder*>(context);
+      f.ended = !f.feed(step);
+      return f.ended ? LITE_CANCELLED : LITE_OK;
+    };
+    const int32_t number = entry_number(entry);
+    if (number < 0) return false;
+    error_.clear();
+    if (losses != nullptr) losses->resize(steps > 0 ? static_cast<size_t>(steps) : 0);
+    int64_t done = 0;
+    const lite_status status =
+        lite_train_run(session_, number, steps, call, &feeder, losses != nullptr ? losses->data() : nullptr, &done);
+    if (losses != nullptr) losses->resize(static_cast<size_t>(done));
+    return feeder.ended ? error_.empty() : check(status);
+  }
+
   // A result of the last run; whole until the session runs or resizes again.
   template <typename T>
   Span<const T> output(const std::string& name, const std::string& entry = "infer") {

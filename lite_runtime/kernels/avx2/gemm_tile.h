@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/avx2/vector.h"
+#include "kernels/gemm/sources.h"
 
 namespace lite {
 
@@ -8,32 +9,27 @@ namespace lite {
 struct Avx2Tile {
   using Isa = Avx2;
   static constexpr int kRows = 6, kColumns = 16, kLeastColumns = kColumns;
-  static constexpr bool kAnyColumns = false;
+  static constexpr bool kAnyColumns = false, kTakesOffsets = true;
 
   // C = A B + (add ? C : bias or 0) for `rows` rows of 16 columns, all of them; rows beyond are not touched. A's row r
-  // has its elements at a[r][0], a[r][a_step], ...; B's row k lies at b + k b_step.
-  static void run(int rows, int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+  // has its element k at a[r][index(k)]; B's row k lies at b + k b_step.
+  template <class Index>
+  static void run(int rows, int, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
     switch (rows) {
       case 1:
-        return tile<1>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<1>(k, a, index, b, b_step, c, bias, add);
       case 2:
-        return tile<2>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<2>(k, a, index, b, b_step, c, bias, add);
       case 3:
-        return tile<3>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<3>(k, a, index, b, b_step, c, bias, add);
       case 4:
-        return tile<4>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<4>(k, a, index, b, b_step, c, bias, add);
       case 5:
-        return tile<5>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<5>(k, a, index, b, b_step, c, bias, add);
       default:
-        return tile<6>(k, a, a_step, b, b_step, c, bias, add);
+        return tile<6>(k, a, index, b, b_step, c, bias, add);
     }
-  }
-
-  // The same for rows of A that lie anywhere, whatever their step: here they always may.
-  static void run_apart(int rows, int columns, int64_t k, const float* const* a, int64_t a_step, const float* b,
-                        int64_t b_step, float* const* c, const float* bias, bool add) {
-    run(rows, columns, k, a, a_step, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for 16 columns.
@@ -49,8 +45,8 @@ struct Avx2Tile {
   }
 
  private:
-  template <int R>
-  static void tile(int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step, float* const* c,
+  template <int R, class Index>
+  static void tile(int64_t k, const float* const* a, Index index, const float* b, int64_t b_step, float* const* c,
                    const float* bias, bool add) {
     __m256 acc[R][2];
     if (add) {
@@ -71,11 +67,12 @@ struct Avx2Tile {
     const float* row[R];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) row[r] = a[r];
-    for (int64_t i = 0; i < k * a_step; i += a_step) {
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t at = index(i);
       const __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
-        const __m256 x = _mm256_broadcast_ss(row[r] + i);
+        const __m256 x = _mm256_broadcast_ss(row[r] + at);
         acc[r][0] = _mm256_fmadd_ps(x, b0, acc[r][0]);
         acc[r][1] = _mm256_fmadd_ps(x, b1, acc[r][1]);
       }

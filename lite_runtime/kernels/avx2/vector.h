@@ -12,7 +12,7 @@ namespace lite {
 struct Avx2 {
   using V = __m256;
   using Mask = V;  // lanes that are all ones or all zeros
-  static constexpr int kLanes = 8;
+  static constexpr int kLanes = 8, kRegisters = 16;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const float* p, int n) { return n == kLanes ? load(p) : _mm256_maskload_ps(p, lanes(n)); }
@@ -75,6 +75,11 @@ struct Avx2 {
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+  }
+  // The sums of four vectors.
+  static void sums(V a, V b, V c, V d, float* to) {
+    const V pairs = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1)));
   }
   static float largest(V v) {
     __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

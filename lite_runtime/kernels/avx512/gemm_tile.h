@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/avx512/vector.h"
+#include "kernels/gemm/sources.h"
 
 namespace lite {
 
@@ -9,26 +10,21 @@ namespace lite {
 struct Avx512Tile {
   using Isa = Avx512;
   static constexpr int kRows = 8, kColumns = 48, kLeastColumns = Isa::kLanes;
-  static constexpr bool kAnyColumns = true;
+  static constexpr bool kAnyColumns = true, kTakesOffsets = true;
 
   // C = A B + (add ? C : bias or 0) for `rows` rows of `columns` columns; nothing beyond is touched. A's row r has its
-  // elements at a[r][0], a[r][a_step], ...; B's row k lies at b + k b_step.
-  static void run(int rows, int columns, int64_t k, const float* const* a, int64_t a_step, const float* b,
-                  int64_t b_step, float* const* c, const float* bias, bool add) {
-    using Run = void (*)(Avx512::Mask, int64_t, const float* const*, int64_t, const float*, int64_t, float* const*,
+  // element k at a[r][index(k)]; B's row k lies at b + k b_step.
+  template <class Index>
+  static void run(int rows, int columns, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
+                  float* const* c, const float* bias, bool add) {
+    using Run = void (*)(Avx512::Mask, int64_t, const float* const*, Index, const float*, int64_t, float* const*,
                          const float*, bool);
     static constexpr Run kRuns[3][kRows] = {
         {tile<1, 1>, tile<2, 1>, tile<3, 1>, tile<4, 1>, tile<5, 1>, tile<6, 1>, tile<7, 1>, tile<8, 1>},
         {tile<1, 2>, tile<2, 2>, tile<3, 2>, tile<4, 2>, tile<5, 2>, tile<6, 2>, tile<7, 2>, tile<8, 2>},
         {tile<1, 3>, tile<2, 3>, tile<3, 3>, tile<4, 3>, tile<5, 3>, tile<6, 3>, tile<7, 3>, tile<8, 3>}};
     const int vectors = (columns - 1) / Isa::kLanes;  // beside the last one
-    kRuns[vectors][rows - 1](Isa::lanes(columns - vectors * Isa::kLanes), k, a, a_step, b, b_step, c, bias, add);
-  }
-
-  // The same for rows of A that lie anywhere, whatever their step: here they always may.
-  static void run_apart(int rows, int columns, int64_t k, const float* const* a, int64_t a_step, const float* b,
-                        int64_t b_step, float* const* c, const float* bias, bool add) {
-    run(rows, columns, k, a, a_step, b, b_step, c, bias, add);
+    kRuns[vectors][rows - 1](Isa::lanes(columns - vectors * Isa::kLanes), k, a, index, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for `width` columns, a multiple of 16.
@@ -43,8 +39,8 @@ struct Avx512Tile {
   }
 
  private:
-  template <int R, int W>
-  static void tile(Avx512::Mask last, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+  template <int R, int W, class Index>
+  static void tile(Avx512::Mask last, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
                    float* const* c, const float* bias, bool add) {
     const auto load = [last](const float* p, int w) {
       return w + 1 < W ? _mm512_loadu_ps(p + 16 * w) : _mm512_maskz_loadu_ps(last, p + 16 * w);
@@ -68,13 +64,14 @@ struct Avx512Tile {
     const float* row[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) row[r] = a[r];
-    for (int64_t i = 0; i < k * a_step; i += a_step, b += b_step) {
+    for (int64_t i = 0; i < k; ++i, b += b_step) {
+      const int64_t at = index(i);
       __m512 from_b[W];
 #pragma GCC unroll 3
       for (int w = 0; w < W; ++w) from_b[w] = load(b, w);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const __m512 x = _mm512_set1_ps(row[r][i]);
+        const __m512 x = _mm512_set1_ps(row[r][at]);
 #pragma GCC unroll 3
         for (int w = 0; w < W; ++w) acc[r][w] = _mm512_fmadd_ps(x, from_b[w], acc[r][w]);
       }

@@ -1,20 +1,24 @@
-#include "kernels/vector/norm.h"
-
 #include "kernels/avx512/vector.h"
 #include "kernels/kernels.h"
+#include "kernels/vector/norm_dx.h"
 
 namespace lite {
 
 KERNEL(batch_norm, f32, avx512) { return vector_batch_norm<Avx512>(call); }
 SCRATCH(batch_norm, f32, avx512) { return static_cast<size_t>(call.y().dim(-1)) * sizeof(float); }
 KERNEL(batch_norm_train, f32, avx512) { return vector_batch_norm_train<Avx512>(call); }
-SCRATCH(batch_norm_train, f32, avx512) { return static_cast<size_t>(call.y().dim(-1)) * sizeof(float); }
+SCRATCH(batch_norm_train, f32, avx512) { return batch_norm_train_scratch(call); }
 KERNEL(batch_norm_train_dx, f32, avx512) { return vector_batch_norm_train_dx<Avx512>(call); }
-SCRATCH(batch_norm_train_dx, f32, avx512) { return static_cast<size_t>(call.y().dim(-1)) * 3 * sizeof(float); }
+SCRATCH(batch_norm_train_dx, f32, avx512) { return batch_norm_train_dx_scratch(call); }
 KERNEL(layer_norm, f32, avx512) { return vector_layer_norm<Avx512>(call); }
+KERNEL(layer_norm_dx, f32, avx512) { return vector_layer_norm_dx<Avx512>(call); }
+SCRATCH(layer_norm_dx, f32, avx512) { return layer_norm_dx_scratch(call); }
 
 KERNEL(softmax, f32, avx512) {
   return call.attrs.axis == call.y().rank() - 1 ? vector_softmax<Avx512>(call) : softmax_f32_ref(call);
+}
+KERNEL(softmax_dx, f32, avx512) {
+  return call.attrs.axis == call.y().rank() - 1 ? vector_softmax_dx<Avx512>(call) : softmax_dx_f32_ref(call);
 }
 KERNEL(log_softmax, f32, avx512) {
   return call.attrs.axis == call.y().rank() - 1 ? vector_log_softmax<Avx512>(call) : log_softmax_f32_ref(call);

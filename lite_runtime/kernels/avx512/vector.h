@@ -11,7 +11,7 @@ namespace lite {
 struct Avx512 {
   using V = __m512;
   using Mask = __mmask16;
-  static constexpr int kLanes = 16;
+  static constexpr int kLanes = 16, kRegisters = 32;
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const float* p, int n) { return n == kLanes ? load(p) : _mm512_maskz_loadu_ps(lanes(n), p); }
@@ -75,6 +75,15 @@ struct Avx512 {
     __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     y = _mm_add_ps(y, _mm_movehl_ps(y, y));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+  }
+  // The sums of four vectors.
+  static void sums(V a, V b, V c, V d, float* to) {
+    const __m512d ab = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
+    const __m512d cd = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d)));
+    const V quarters =
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+    const __m256 x = _mm256_add_ps(_mm512_castps512_ps256(quarters), upper(quarters));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
   }
   static float largest(V v) {
     const __m256 x = _mm256_max_ps(_mm512_castps512_ps256(v), upper(v));

@@ -4,7 +4,8 @@
 
 #include "core/kernel.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/gemm/patches.h"
+#include "kernels/gemm/lines.h"
+#include "kernels/vector/transpose.h"
 
 // The kernel of conv2d_dw, for any micro-kernel. Windows are many and the result is small: windows are split into
 // parts, so that threads find work, and the parts' results are added up in order.
@@ -92,126 +93,136 @@ struct WeightProduct : WeightGradient {
   }
 };
 
-// With few channels, gathering patches takes longer than multiplying them. Here nothing is gathered: a row of windows
-// p sees, at one place of the window, pixels that lie evenly apart, so the micro-kernel takes
-//   y^T [rsc,k] += (pixels under the row of windows) [rsc,q] g [q,k]
-// from the image itself, or from a copy with zeros around it. A part's piece of scratch is y^T, where the places lie,
-// the copy, and g's last columns.
+// Nothing is gathered here: a place of the window sees, in all windows of a band, pixels whose distances from the first
+// one are the same for every place. So the micro-kernel takes
+//   y^T [rsc,k] += (pixels under the windows) [rsc,windows] g [windows,k]
+// from the image itself, or from a copy of a band of lines with zeros around it. A part's piece of scratch is y^T,
+// where places and windows lie, the copy, and g's last columns.
 template <class Tile>
-struct WeightRows : WeightGradient {
+struct WeightBands : WeightGradient {
   static constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
-  static constexpr int kFewChannels = 32, kLongRow = 12, kShortRow = 8;
+  static constexpr int kBand = 256;  // windows
 
-  const int64_t columns;    // k of a group, rounded up to whole tiles
-  const int height, width;  // that the windows reach, padding included
-  const bool padded;
-  const int64_t pixel;  // from one pixel to the next in image or copy
+  const Windows grid;     // the windows, or, where they are pixels, those of one long column of them
+  const Lines lines;      // of the first group
+  const int64_t columns;  // k of a group, rounded up as tiles want it
+  const int band;         // rows of windows
 
-  explicit WeightRows(const Call<conv2d_dw_attrs>& call)
-      : WeightGradient(call, 256),
+  explicit WeightBands(const Call<conv2d_dw_attrs>& call)
+      : WeightGradient(call, kBand),
+        grid(whole_pixels() ? one_column(windows) : at),
+        lines(Images{x.f32(), grid, x.dim(3), 0, c}),
         columns(m / kColumns * kColumns + panel_width<Tile>(m % kColumns)),
-        height(reach(at.h)),
-        width(reach(at.w)),
-        padded(at.h.pad > 0 || at.w.pad > 0 || height > at.h.length || width > at.w.length),
-        pixel(padded ? c : x.dim(3)) {}
+        band(std::clamp(kBand / std::max(grid.w.count, 1), 1, std::max(grid.h.count, 1))) {}
 
-  // Whether this takes less time than the product, and not much memory.
+  // Whether this takes no more memory than a small multiple of what it works on.
   bool fits() const {
-    return !whole_pixels() && at.w.count >= (c < kFewChannels ? kShortRow : kLongRow) &&
-           groups * n * columns <= kSmall && height <= 2 * at.h.length && width <= 2 * at.w.length;
+    return (Tile::kTakesOffsets || (!whole_pixels() && at.w.count >= 8)) && groups * n * columns <= kSmall &&
+           lines.width <= 2 * grid.w.length;
   }
 
-  size_t piece_bytes() const { return result_bytes() + places_bytes() + copy_bytes() + last_bytes(); }
+  size_t piece_bytes() const { return result_bytes() + offsets_bytes() + copy_bytes() + last_bytes(); }
 
   Status run(const Context& context) const {
-    const int64_t rows = int64_t{at.n} * at.h.count, cost = 2 * y.elements() * windows / parts;
+    const int64_t rows = int64_t{grid.n} * grid.h.count, cost = 2 * y.elements() * windows / parts;
     parallel_for(context.pool, parts, share(parts, cost), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) part(rows * i / parts, rows * (i + 1) / parts, piece(context, i));
     });
-    float* to = y.f32();
-    for (int64_t k = 0; k < groups * m; ++k) {
-      const int64_t at_k = k / m * n * columns + k % m;
-      for (int64_t j = 0; j < n; ++j) {
-        float sum = 0;
-        for (int64_t p = 0; p < parts; ++p) sum += piece(context, p).result[at_k + j * columns];
-        *to++ = sum;
+    add_pieces(context);
+    const int64_t strips = (m + kStrip - 1) / kStrip, n_strips = groups * strips;
+    parallel_for(context.pool, n_strips, share(n_strips, 16 * kStrip * n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / strips, k = i % strips * kStrip;
+        const float* from = piece(context, 0).result + group * n * columns + k;
+        transpose_strip(from, columns, std::min(kStrip, m - k), n, y.f32() + (group * m + k) * n, n);
       }
-    }
+    });
     return Status::kOk;
   }
 
  private:
   struct Piece {
     float* result;
-    int64_t* places;
+    int64_t *places, *windows;
     float *copy, *last;
   };
 
-  static int reach(const Axis& axis) { return axis.position(axis.count - 1, axis.size - 1) + axis.pad + 1; }
+  static Windows one_column(int64_t pixels) {
+    const int length = static_cast<int>(pixels);
+    return {1, {length, 1, length, 1, 1, 0}, {1, 1, 1, 1, 1, 0}};
+  }
 
   static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
   size_t result_bytes() const { return rounded(groups * n * columns * sizeof(float)); }
-  size_t places_bytes() const { return rounded(n * sizeof(int64_t)); }
+  int64_t windows_of_band() const { return int64_t{band} * grid.w.count; }
+  size_t offsets_bytes() const { return rounded((n + windows_of_band()) * sizeof(int64_t)); }
   size_t copy_bytes() const {
-    return padded ? rounded((int64_t{height} * width * c + Tile::Isa::kLanes) * sizeof(float)) : 0;
+    return lines.copied ? rounded(lines.count(band, grid.h.size) * lines.line * sizeof(float)) : 0;
   }
   size_t last_bytes() const {
-    return !Tile::kAnyColumns && m < columns ? int64_t{at.w.count} * kColumns * sizeof(float) : 0;
+    return !Tile::kAnyColumns && m < columns ? windows_of_band() * kColumns * sizeof(float) : 0;
   }
 
   Piece piece(const Context& context, int64_t i) const {
     char* result = static_cast<char*>(context.scratch) + i * piece_bytes();
-    char *places = result + result_bytes(), *copy = places + places_bytes();
-    return {reinterpret_cast<float*>(result), reinterpret_cast<int64_t*>(places), reinterpret_cast<float*>(copy),
+    char *offsets = result + result_bytes(), *copy = offsets + offsets_bytes();
+    int64_t* places = reinterpret_cast<int64_t*>(offsets);
+    return {reinterpret_cast<float*>(result), places, places + n, reinterpret_cast<float*>(copy),
             reinterpret_cast<float*>(copy + copy_bytes())};
+  }
+
+  // The parts' results added up, in order, in the first one.
+  void add_pieces(const Context& context) const {
+    using Isa = typename Tile::Isa;
+    const int64_t elements = groups * n * columns;
+    float* sum = piece(context, 0).result;
+    parallel_for(context.pool, elements, 1 << 14, [&](int64_t begin, int64_t end) {
+      for (int64_t p = 1; p < parts; ++p) {
+        const float* more = piece(context, p).result;
+        over<Isa>(end - begin, [&](int64_t i, int lanes) {
+          const int64_t k = begin + i;
+          Isa::store(sum + k, Isa::load(sum + k, lanes) + Isa::load(more + k, lanes), lanes);
+        });
+      }
+    });
   }
 
   // The result for rows [begin, end) of windows, counted over all images.
   void part(int64_t begin, int64_t end, const Piece& piece) const {
     std::memset(piece.result, 0, result_bytes());
-    const int64_t line = (padded ? width : at.w.length) * pixel;
-    for (int64_t i = 0; i < n; ++i) {
-      piece.places[i] = i / c / at.w.size * at.h.dilation * line + i / c % at.w.size * at.w.dilation * pixel + i % c;
+    lines.offsets(piece.places);
+    for (int64_t i = 0; i < windows_of_band(); ++i) {
+      piece.windows[i] = i / grid.w.count * grid.h.stride * lines.line + i % grid.w.count * grid.w.stride * lines.pixel;
     }
     for (int group = 0; group < groups; ++group) {
-      const float* image = nullptr;
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t p = row % at.h.count;
-        if (image == nullptr || p == 0) image = whole_image(row / at.h.count, group, piece.copy);
-        row_of_windows(image + p * at.h.stride * line, g.f32() + row * at.w.count * g.dim(3) + group * m, piece,
-                       piece.result + group * n * columns);
+      Lines of_group = lines;
+      of_group.images.first = group * c;
+      for (int64_t row = begin, rows; row < end; row += rows) {
+        const int p = static_cast<int>(row % grid.h.count);
+        rows = std::min<int64_t>({band, end - row, grid.h.count - p});
+        const float* start = start_of(of_group, row / grid.h.count, p, static_cast<int>(rows), piece.copy);
+        const float* g_start = g.f32() + row * grid.w.count * g.dim(3) + group * m;
+        add_band(start, static_cast<int>(rows) * grid.w.count, g_start, piece, piece.result + group * n * columns);
       }
     }
   }
 
-  // The group's first channel of image `index`, or of the copy of it.
-  const float* whole_image(int64_t index, int group, float* copy) const {
-    const float* from = x.f32() + index * at.h.length * at.w.length * x.dim(3) + group * c;
-    if (!padded) return from;
-    float* to = copy;
-    for (int i = -at.h.pad; i < height - at.h.pad; ++i) {
-      for (int j = -at.w.pad; j < width - at.w.pad; ++j, to += c) {
-        if (at.h.inside(i) && at.w.inside(j)) {
-          copy_ahead<typename Tile::Isa>(from + (int64_t{i} * at.w.length + j) * x.dim(3), c, to);
-        } else {
-          zero_ahead<typename Tile::Isa>(c, to);
-        }
-      }
-    }
+  // Where the first window of row p lies, in image `image` or in the copy of the lines under `rows` rows of windows.
+  const float* start_of(const Lines& of_group, int64_t image, int p, int rows, float* copy) const {
+    if (!lines.copied) return of_group.in_place(image, p, 0);
+    of_group.template copy<typename Tile::Isa>(image, p, 0, lines.count(rows, grid.h.size), 0, grid.w.count - 1, copy);
     return copy;
   }
 
-  // result += pixels g for one row of windows; `image` is where its first window starts.
-  void row_of_windows(const float* image, const float* g_row, const Piece& piece, float* result) const {
-    const int q = at.w.count;
-    const int64_t step = at.w.stride * pixel;
+  // result += pixels g for the windows of a band.
+  void add_band(const float* start, int count, const float* g_start, const Piece& piece, float* result) const {
     for (int64_t j = 0; j < columns; j += kColumns) {
-      const float* b = g_row + j;
+      const float* b = g_start + j;
       int64_t b_step = g.dim(3);
-      const int count = static_cast<int>(std::min<int64_t>(kColumns, m - j));
-      if (!Tile::kAnyColumns && count < kColumns) {
-        for (int i = 0; i < q; ++i) {
-          panel_row<typename Tile::Isa>(b + i * b_step, count, kColumns, piece.last + i * kColumns);
+      const int width = static_cast<int>(std::min<int64_t>(kColumns, m - j));
+      if (!Tile::kAnyColumns && width < kColumns) {
+        for (int i = 0; i < count; ++i) {
+          panel_row<typename Tile::Isa>(b + i * b_step, width, kColumns, piece.last + i * kColumns);
         }
         b = piece.last;
         b_step = kColumns;
@@ -222,10 +233,10 @@ struct WeightRows : WeightGradient {
         float* to[kRows];
         for (int r = 0; r < kRows; ++r) {
           const int64_t place = i + std::min(r, rows - 1);
-          a[r] = image + piece.places[place];
+          a[r] = start + piece.places[place];
           to[r] = result + place * columns + j;
         }
-        Tile::run_apart(rows, count, q, a, step, b, b_step, to, nullptr, true);
+        Tile::run(rows, width, count, a, At{piece.windows}, b, b_step, to, nullptr, true);
       }
     }
   }
@@ -233,14 +244,14 @@ struct WeightRows : WeightGradient {
 
 template <class Tile>
 Status gemm_conv2d_dw(const Call<conv2d_dw_attrs>& call) {
-  const WeightRows<Tile> rows(call);
-  return rows.fits() ? rows.run(call.context) : WeightProduct<Tile>(call).run(call.context);
+  const WeightBands<Tile> bands(call);
+  return bands.fits() ? bands.run(call.context) : WeightProduct<Tile>(call).run(call.context);
 }
 template <class Tile>
 size_t gemm_conv2d_dw_scratch(const Call<conv2d_dw_attrs>& call) {
-  const WeightRows<Tile> rows(call);
+  const WeightBands<Tile> bands(call);
   const WeightProduct<Tile> product(call);
-  return rows.parts * (rows.fits() ? rows.piece_bytes() : product.piece_bytes());
+  return bands.parts * (bands.fits() ? bands.piece_bytes() : product.piece_bytes());
 }
 
 }  // namespace lite

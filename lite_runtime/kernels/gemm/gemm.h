@@ -18,8 +18,9 @@ template <class Tile>
 struct Gemm {
   using Isa = typename Tile::Isa;
   static constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
-  static constexpr int kBlock = 4 * kRows;  // rows of A that stay in the first cache, beside one panel of B
-  static constexpr int kDepth = 256;        // k of a block
+  static constexpr int kBlock = 4 * kRows;   // rows of A that stay in the first cache, beside one panel of B
+  static constexpr int kDepth = 256;         // k of a block
+  static constexpr int kGathered = 1 << 14;  // elements of A that a block may gather
   // Columns of a block: kDepth by kWidth of B stay in the second cache.
   static constexpr int kWidth = 512 / kColumns * kColumns;
 
@@ -59,12 +60,12 @@ struct Gemm {
 
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-  // The panel of columns [j, j + count) where it lies, if that is good enough; else null. A few rows of A do not pay
+  // The panel of columns [j, j + count) where it lies, if that is good enough; else null. Few rows of A do not pay
   // for packing B.
   template <class B>
   static const float* in_place(const Part& part, const B& b, int64_t j, int64_t count) {
-    return kIsPacked<B> || (part.m <= kRows && (Tile::kAnyColumns || count == kColumns)) ? b.in_place(part.k, j)
-                                                                                         : nullptr;
+    return kIsPacked<B> || (part.m <= 8 * kRows && (Tile::kAnyColumns || count == kColumns)) ? b.in_place(part.k, j)
+                                                                                             : nullptr;
   }
 
   // The block of B as panels of kColumns columns, each [depth][columns], the last one narrower where it may be, with
@@ -101,12 +102,13 @@ struct Gemm {
   template <class A, class B, class C>
   static void block(const Part& part, int64_t m, int64_t j, int64_t width, const A& a, const B& b, const float* packed,
                     const C& c, const Finish& finish) {
-    alignas(64) float gathered[kBlock * kDepth + Isa::kLanes];
+    static_assert(kGathered >= kBlock * kDepth, "room for a block");
+    alignas(64) float gathered[kGathered + Isa::kLanes];
     float unused[kColumns] = {};
     const float* from[kBlock];
     float* to[kBlock];
     const int rows = static_cast<int>(std::min<int64_t>(kBlock, part.m - m));
-    const int64_t a_step = a.template block<Isa, kBlock>(m, rows, part.k, part.depth, gathered, from);
+    const auto index = a.template block<Isa, kBlock>(m, rows, part.k, part.depth, gathered, from);
     for (int r = 0; r < kBlock; ++r) {
       if (r >= rows) from[r] = from[rows - 1];
       to[r] = r < rows ? c.row(m + r) + part.j : unused;
@@ -119,19 +121,20 @@ struct Gemm {
       for (int r = 0; r < rows; r += kRows) {
         float* c_rows[kRows];
         for (int i = 0; i < kRows; ++i) c_rows[i] = r + i < rows ? to[r + i] + j : unused;
-        tile(part, std::min(kRows, rows - r), part.j + j, count, from + r, a_step, panel, b_step, c_rows, finish);
+        tile(part, std::min(kRows, rows - r), part.j + j, count, from + r, index, panel, b_step, c_rows, finish);
       }
     }
   }
 
-  static void tile(const Part& part, int rows, int64_t j, int count, const float* const* a, int64_t a_step,
-                   const float* b, int64_t b_step, float* const* c, const Finish& finish) {
+  template <class Index>
+  static void tile(const Part& part, int rows, int64_t j, int count, const float* const* a, Index index, const float* b,
+                   int64_t b_step, float* const* c, const Finish& finish) {
     const bool add = part.k > 0;
     const float* bias = finish.bias != nullptr && !add ? finish.bias + j : nullptr;
     if (Tile::kAnyColumns || count == kColumns) {
-      Tile::run(rows, count, part.depth, a, a_step, b, b_step, c, bias, add);
+      Tile::run(rows, count, part.depth, a, index, b, b_step, c, bias, add);
     } else {
-      edge_tile(rows, part.depth, count, a, a_step, b, b_step, c, bias, add);
+      edge_tile(rows, part.depth, count, a, index, b, b_step, c, bias, add);
     }
     if (!part.last || finish.activation == Activation::none) return;
     for (int r = 0; r < rows; ++r) {
@@ -142,14 +145,15 @@ struct Gemm {
   }
 
   // The last columns of C, by way of a whole tile.
-  static void edge_tile(int rows, int64_t k, int count, const float* const* a, int64_t a_step, const float* b,
+  template <class Index>
+  static void edge_tile(int rows, int64_t k, int count, const float* const* a, Index index, const float* b,
                         int64_t b_step, float* const* c, const float* bias, bool add) {
     float whole[kRows][kColumns] = {}, whole_bias[kColumns] = {};
     float* c_rows[kRows];
     for (int r = 0; r < kRows; ++r) c_rows[r] = whole[r];
     for (int r = 0; r < rows && add; ++r) std::copy_n(c[r], count, whole[r]);
     if (bias != nullptr) std::copy_n(bias, count, whole_bias);
-    Tile::run(rows, kColumns, k, a, a_step, b, b_step, c_rows, whole_bias, add);
+    Tile::run(rows, kColumns, k, a, index, b, b_step, c_rows, whole_bias, add);
     for (int r = 0; r < rows; ++r) std::copy_n(whole[r], count, c[r]);
   }
 };
@@ -160,37 +164,5 @@ struct RowsC {
   int64_t step;
   float* row(int64_t m) const { return base + m * step; }
 };
-
-// C = activation(A B^T + bias) for fewer rows than a tile has: dot products, B is read once and not packed.
-template <class Isa, class A, class C>
-void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const A& a, const float* b, const C& c,
-                  const float* bias, Activation activation) {
-  using V = typename Isa::V;
-  constexpr int kTogether = 4;
-  if (m == 0) return;
-  const int64_t groups = (n + kTogether - 1) / kTogether;
-  parallel_for(context.pool, groups, share(groups, 4 * kTogether * m * (k + 8)), [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) {
-      const int64_t j = g * kTogether;
-      const float* w[kTogether];
-      for (int i = 0; i < kTogether; ++i) w[i] = b + std::min(j + i, n - 1) * k;
-      for (int64_t r = 0; r < m; ++r) {
-        const float* x = a.row(r);
-        V sum[kTogether] = {Isa::all(0.0f), Isa::all(0.0f), Isa::all(0.0f), Isa::all(0.0f)};
-        over<Isa>(k, [&](int64_t l, int lanes) {
-          const V v = Isa::load(x + l, lanes);
-#pragma GCC unroll 4
-          for (int i = 0; i < kTogether; ++i) sum[i] = Isa::fma(v, Isa::load(w[i] + l, lanes), sum[i]);
-        });
-        float y[Isa::kLanes] = {};
-        for (int i = 0; i < kTogether; ++i) {
-          y[i] = Isa::sum(sum[i]) + (bias != nullptr ? bias[std::min(j + i, n - 1)] : 0.0f);
-        }
-        Isa::store(y, vactivate<Isa>(activation, Isa::load(y)));
-        std::copy_n(y, std::min<int64_t>(kTogether, n - j), c.row(r) + j);
-      }
-    }
-  });
-}
 
 }  // namespace lite

@@ -1,29 +1,54 @@
 #pragma once
 
 #include "core/kernel.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/dot.h"
 
 // The kernels of the linalg family, for any micro-kernel.
 
 namespace lite {
 
-// The row-major matrices of a batch: a product takes one of each input.
-template <class Tile>
-void gemm_one(const Call<matmul_attrs>& call, int64_t m, int64_t n, int64_t k, const float* a, const float* b,
-              float* y) {
-  const bool ta = call.attrs.transpose_a, tb = call.attrs.transpose_b;
-  const RowsC c = {y, n};
-  const auto run = [&](const auto& from_a, const auto& from_b) {
-    Gemm<Tile>::run(call.context, m, n, k, from_a, from_b, c);
-  };
-  if (ta && tb) return run(ColumnsA{a, m}, ColumnsB{b, k});
-  if (ta) return run(ColumnsA{a, m}, RowsB{b, n});
-  if (!tb) return run(RowsA{a, k}, RowsB{b, n});
-  if (m < Tile::kRows) {
-    return dot_products<typename Tile::Isa>(call.context, m, n, k, RowsA{a, k}, b, c, nullptr, Activation::none);
+// What one product of a batch is: y [m,n] = a [m,k] b [k,n], of which a and b may lie transposed.
+struct BatchProduct {
+  int64_t m, n, k, products;
+  bool ta, tb;
+
+  explicit BatchProduct(const Call<matmul_attrs>& call)
+      : m(call.y().dim(-2)),
+        n(call.y().dim(-1)),
+        k(call.in[0].dim(call.attrs.transpose_a ? -2 : -1)),
+        products(1),
+        ta(call.attrs.transpose_a),
+        tb(call.attrs.transpose_b) {
+    for (int i = 0; i + 2 < call.y().rank(); ++i) products *= call.y().dim(i);
+    if (call.in[1].rank() == 2 && !ta && call.in[0].elements() == products * m * k) {  // one product over all rows
+      m *= products;
+      products = products > 0 ? 1 : 0;
+    }
   }
-  run(RowsA{a, k}, ColumnsB{b, k});
-}
+
+  int64_t cost() const { return 2 * m * n * k; }
+  // Small products are shared whole, in parts of which each has scratch of its own; large ones share their rows.
+  int64_t parts() const { return products > 1 && cost() < kShared ? std::min<int64_t>(products, 8) : 1; }
+  template <class Tile>
+  size_t scratch_bytes() const {
+    return (Gemm<Tile>::scratch_bytes(n, k) + 63) / 64 * 64;
+  }
+
+  template <class Tile>
+  void run(const Context& context, const float* a, const float* b, float* y) const {
+    const RowsC c = {y, n};
+    const auto product = [&](const auto& from_a, const auto& from_b) {
+      Gemm<Tile>::run(context, m, n, k, from_a, from_b, c);
+    };
+    if (ta && tb) return product(ColumnsA{a, m}, ColumnsB{b, k});
+    if (ta) return product(ColumnsA{a, m}, RowsB{b, n});
+    if (!tb) return product(RowsA{a, k}, RowsB{b, n});
+    if (dots_pay<Tile>(m, k)) {
+      return dot_products<typename Tile::Isa>(context, m, n, k, RowsA{a, k}, b, c, nullptr, Activation::none);
+    }
+    product(RowsA{a, k}, ColumnsB{b, k});
+  }
+};
 
 // The offset, in matrices, of the one that product `index` of the batch takes from an input of shape `own`.
 inline int64_t matrix_offset(const Ints& own, const Ints& out, int64_t index) {
@@ -42,21 +67,28 @@ inline int64_t matrix_offset(const Ints& own, const Ints& out, int64_t index) {
 template <class Tile>
 Status gemm_matmul(const Call<matmul_attrs>& call) {
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
-  int64_t m = y.dim(-2), n = y.dim(-1), k = a.dim(call.attrs.transpose_a ? -2 : -1), products = 1;
-  for (int i = 0; i + 2 < y.rank(); ++i) products *= y.dim(i);
-  if (b.rank() == 2 && !call.attrs.transpose_a && a.elements() == products * m * k) {  // one product over all rows
-    m *= products;
-    products = products > 0 ? 1 : 0;
+  const BatchProduct one(call);
+  const auto run = [&](const Context& context, int64_t p) {
+    one.run<Tile>(context, a.f32() + matrix_offset(a.shape, y.shape, p) * one.m * one.k,
+                  b.f32() + matrix_offset(b.shape, y.shape, p) * one.k * one.n, y.f32() + p * one.m * one.n);
+  };
+  const int64_t parts = one.parts(), products = one.products;
+  if (parts == 1) {
+    for (int64_t p = 0; p < products; ++p) run(call.context, p);
+    return Status::kOk;
   }
-  for (int64_t p = 0; p < products; ++p) {
-    gemm_one<Tile>(call, m, n, k, a.f32() + matrix_offset(a.shape, y.shape, p) * m * k,
-                   b.f32() + matrix_offset(b.shape, y.shape, p) * k * n, y.f32() + p * m * n);
-  }
+  parallel_for(call.context.pool, parts, share(parts, products * one.cost() / parts), [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const Context alone = {static_cast<char*>(call.context.scratch) + part * one.scratch_bytes<Tile>(), nullptr};
+      for (int64_t p = products * part / parts; p < products * (part + 1) / parts; ++p) run(alone, p);
+    }
+  });
   return Status::kOk;
 }
 template <class Tile>
 size_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
-  return Gemm<Tile>::scratch_bytes(call.y().dim(-1), call.in[0].dim(call.attrs.transpose_a ? -2 : -1));
+  const BatchProduct one(call);
+  return one.parts() * one.scratch_bytes<Tile>();
 }
 
 template <class Tile>
@@ -68,7 +100,7 @@ Status gemm_linear(const Call<linear_attrs>& call) {
   for (int i = 0; i + 1 < x.rank(); ++i) m *= x.dim(i);
   const RowsA a = {x.f32(), k};
   const RowsC c = {y.f32(), n};
-  if (m < Tile::kRows) {
+  if (dots_pay<Tile>(m, k)) {
     dot_products<typename Tile::Isa>(call.context, m, n, k, a, w.f32(), c, bias, call.attrs.activation);
   } else {
     Gemm<Tile>::run(call.context, m, n, k, a, ColumnsB{w.f32(), k}, c, {bias, call.attrs.activation});

@@ -93,7 +93,7 @@ struct PatchesA {
   const float* row(int64_t m) const { return pixel(GridPosition(images.at, m)); }
 
   template <class Isa, int kBlock>
-  int64_t block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
+  Apart block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
     const bool direct = whole_pixels();
     const Axis &h = images.at.h, &w = images.at.w;
     GridPosition g(images.at, m);
@@ -107,7 +107,7 @@ struct PatchesA {
                   {w.position(g.q, 0), w.dilation, w.size, w.length}, images.channels, images.group, k, depth,
                   gathered + r * depth);
     }
-    return 1;
+    return {1};
   }
 
  private:
@@ -176,6 +176,13 @@ struct Phase {
 
   int64_t pixels() const { return int64_t{at.n} * rows * columns; }
   int64_t places() const { return int64_t{h.count} * w.count; }
+
+  // A of conv2d_dx is that of a convolution of [n,p,q,k]: what the windows that see a pixel pass back to it.
+  Windows windows() const {
+    return {at.n,
+            {at.h.count, h.count, rows, 1, h.windows, -h.window},
+            {at.w.count, w.count, columns, 1, w.windows, -w.window}};
+  }
 };
 
 // Pixel m of a phase: image n, row `i` and column `j` of the phase.
@@ -186,26 +193,6 @@ struct PhasePixel {
       : n(static_cast<int>(m / phase.columns / phase.rows)),
         i(static_cast<int>(m / phase.columns % phase.rows)),
         j(static_cast<int>(m % phase.columns)) {}
-};
-
-// A of conv2d_dx: row m is, for each place, what the window that has this place on pixel m passes back.
-struct GridA {
-  const float* base;  // [n,p,q,channels], from the group's first channel on
-  const Phase& phase;
-  int channels, group;
-
-  template <class Isa, int kBlock>
-  int64_t block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
-    const Places &h = phase.h, &w = phase.w;
-    const int p = phase.at.h.count, q = phase.at.w.count;
-    for (int r = 0; r < count; ++r) {
-      const PhasePixel at(phase, m + r);
-      from[r] = gathered + r * depth;
-      gather<Isa>(base + int64_t{at.n} * p * q * channels, {at.i + h.window, h.windows, h.count, p},
-                  {at.j + w.window, w.windows, w.count, q}, channels, group, k, depth, gathered + r * depth);
-    }
-    return 1;
-  }
 };
 
 // B of conv2d_dx: row (place, k) is the weight [c] of that place for result channel k.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/dot.h"
 #include "kernels/recurrent.h"
 
 // Recurrent layers for any micro-kernel: each step is one product over all examples, with the matrix packed once, and

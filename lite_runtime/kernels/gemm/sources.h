@@ -6,10 +6,9 @@
 #include "kernels/vector/math.h"
 
 // Where the matrices of a product come from. A source of A has
-//   block<Isa, kBlock>(row, count, k, depth, gathered, from) -> step
-// which sets from[r], for `count` rows from `row` on, to where elements [k, k + depth) of the row are, `step` apart:
-// in the tensor itself, or in `gathered`, which has room for kBlock times depth elements and a vector. A source of B
-// has
+//   block<Isa, kBlock>(row, count, k, depth, gathered, from) -> step or offsets
+// which sets from[r], for `count` rows from `row` on, to where elements [k, k + depth) of the row are: Apart or At, in
+// the tensor itself, or in `gathered`, which has room for kGathered elements and a vector. A source of B has
 //   panel<Tile>(k, depth, column, count, width, to)   writes [depth][width], anything behind `count` columns
 //   in_place(k, column), step()                where such a panel lies in the tensor, its rows `step` apart, or null
 
@@ -29,6 +28,17 @@ inline void zero_ahead(int64_t n, float* to) {
   for (int64_t i = 0; i < n; i += Isa::kLanes) Isa::store(to + i, Isa::all(0.0f));
 }
 
+// The elements of rows of A, `step` apart.
+struct Apart {
+  int64_t step;
+  int64_t operator()(int64_t k) const { return k * step; }
+};
+// The elements of rows of A, as far from the row's start as `offsets` say.
+struct At {
+  const int64_t* offsets;
+  int64_t operator()(int64_t k) const { return offsets[k]; }
+};
+
 // A row-major matrix.
 struct RowsA {
   const float* base;
@@ -37,9 +47,9 @@ struct RowsA {
   const float* row(int64_t m) const { return base + m * step; }
 
   template <class Isa, int kBlock>
-  int64_t block(int64_t m, int count, int64_t k, int64_t, float*, const float** from) const {
+  Apart block(int64_t m, int count, int64_t k, int64_t, float*, const float** from) const {
     for (int r = 0; r < count; ++r) from[r] = row(m + r) + k;
-    return 1;
+    return {1};
   }
 };
 
@@ -49,14 +59,14 @@ struct ColumnsA {
   int64_t step;
 
   template <class Isa, int kBlock>
-  int64_t block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
+  Apart block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
     for (int64_t i = 0; i < depth; ++i) {
       float* to = gathered + i * kBlock;
       copy_ahead<Isa>(base + (k + i) * step + m, count, to);
       std::fill(to + count, to + kBlock, 0.0f);
     }
     for (int r = 0; r < count; ++r) from[r] = gathered + r;
-    return kBlock;
+    return {kBlock};
   }
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/gemm/sources.h"
 #include "kernels/neon/vector.h"
 
 namespace lite {
@@ -8,20 +9,23 @@ namespace lite {
 struct NeonTile {
   using Isa = Neon;
   static constexpr int kRows = 8, kColumns = 8, kLeastColumns = kColumns;
-  static constexpr bool kAnyColumns = false;
+  static constexpr bool kAnyColumns = false, kTakesOffsets = false;
 
   // C = A B + (add ? C : bias or 0) for 8 rows of 8 columns, whatever `rows` and `columns` say. A's row r has its
-  // elements at a[r][0], a[r][a_step], ...; where a_step is not 1, the rows of A are neighbours. B's row k lies at b +
-  // k b_step.
-  static void run(int, int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
+  // element k at a[r][index(k)]; where those are Apart by more than 1, the rows of A are neighbours. B's row k lies at
+  // b + k b_step.
+  template <class Index>
+  static void run(int, int, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
-    multiply<false>(k, a, a_step, b, b_step, c, bias, add);
-  }
-
-  // The same for rows of A that lie anywhere, whatever their step.
-  static void run_apart(int, int, int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
-                        float* const* c, const float* bias, bool add) {
-    multiply<true>(k, a, a_step, b, b_step, c, bias, add);
+    float32x4_t acc[8][2];
+    start(c, bias, add, acc);
+    multiply(k, a, index, b, b_step, acc);
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; ++r) {
+      float* const to = c[r];
+      vst1q_f32(to, acc[r][0]);
+      vst1q_f32(to + 4, acc[r][1]);
+    }
   }
 
   // to[k][column] = from[column][k] for 8 columns.
@@ -39,10 +43,8 @@ struct NeonTile {
  private:
   using Accumulators = float32x4_t[8][2];
 
-  template <bool kApart>
-  static void multiply(int64_t k, const float* const* a, int64_t a_step, const float* b, int64_t b_step,
-                       float* const* c, const float* bias, bool add) {
-    float32x4_t acc[8][2];
+  __attribute__((always_inline)) static inline void start(const float* const* c, const float* bias, bool add,
+                                                          Accumulators& acc) {
     if (add) {
 #pragma GCC unroll 8
       for (int r = 0; r < 8; ++r) {
@@ -58,32 +60,25 @@ struct NeonTile {
         acc[r][1] = bias1;
       }
     }
-    if (kApart) {
-      add_apart(k, a, a_step, b, b_step, acc);
-    } else if (a_step == 1) {
-      add_rows(k, a, b, b_step, acc);
-    } else {
-      add_neighbours(k, a[0], a_step, b, b_step, acc);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < 8; ++r) {
-      float* const to = c[r];
-      vst1q_f32(to, acc[r][0]);
-      vst1q_f32(to + 4, acc[r][1]);
-    }
   }
 
-  // Rows of A that lie anywhere: an element of each at a time.
-  __attribute__((always_inline)) static inline void add_apart(int64_t k, const float* const* a, int64_t a_step,
-                                                              const float* b, int64_t b_step, Accumulators& acc) {
+  __attribute__((always_inline)) static inline void multiply(int64_t k, const float* const* a, Apart index,
+                                                             const float* b, int64_t b_step, Accumulators& acc) {
+    index.step == 1 ? add_rows(k, a, b, b_step, acc) : add_neighbours(k, a[0], index.step, b, b_step, acc);
+  }
+
+  // Elements of A that lie anywhere: one of each row at a time.
+  __attribute__((always_inline)) static inline void multiply(int64_t k, const float* const* a, At index, const float* b,
+                                                             int64_t b_step, Accumulators& acc) {
     const float* row[8];
 #pragma GCC unroll 8
     for (int r = 0; r < 8; ++r) row[r] = a[r];
-    for (int64_t i = 0; i < k * a_step; i += a_step, b += b_step) {
+    for (int64_t i = 0; i < k; ++i, b += b_step) {
+      const int64_t at = index(i);
       const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
 #pragma GCC unroll 8
       for (int r = 0; r < 8; ++r) {
-        const float32x4_t x = vld1q_dup_f32(row[r] + i);
+        const float32x4_t x = vld1q_dup_f32(row[r] + at);
         acc[r][0] = vfmaq_f32(acc[r][0], x, b0);
         acc[r][1] = vfmaq_f32(acc[r][1], x, b1);
       }

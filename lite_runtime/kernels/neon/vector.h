@@ -12,7 +12,7 @@ namespace lite {
 struct Neon {
   using V = float32x4_t;
   using Mask = V;  // lanes that are all ones or all zeros
-  static constexpr int kLanes = 4;
+  static constexpr int kLanes = 4, kRegisters = 32;
 
   static V load(const float* p) { return vld1q_f32(p); }
   static V load(const float* p, int n) {
@@ -81,6 +81,8 @@ struct Neon {
   }
 
   static float sum(V v) { return vaddvq_f32(v); }
+  // The sums of four vectors.
+  static void sums(V a, V b, V c, V d, float* to) { vst1q_f32(to, vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d))); }
   static float largest(V v) { return vmaxvq_f32(v); }
 
  private:

@@ -1,13 +1,5 @@
-#include "kernels/fused.h"
-
-#include <algorithm>
-#include <cstring>
-
-#include "core/error.h"
-#include "kernels/kernels.h"
+#include "kernels/ref/fused_tiles.h"
 #include "kernels/ref/loops.h"
-
-// A program on a few elements at a time, operator by operator, each by its own reference kernel.
 
 namespace lite {
 namespace {
@@ -18,29 +10,15 @@ FusedProgram program_of(const Call<fused_elementwise_attrs>& call) {
   return program;
 }
 
-constexpr int kTile = 64;
-
-// A few elements of an operand.
-struct Tile {
-  alignas(8) unsigned char elements[kTile * sizeof(float)];
-  Tensor tensor;
-
-  void start(int n) {
-    tensor.data = elements;
-    tensor.dtype = DType::f32;
-    tensor.shape.size = 1;
-    tensor.shape.data[0] = n;
+// Elements of x, stretched to `shape`, from number `begin` on.
+void take(Tile& tile, const Tensor& x, const Ints& shape, int64_t begin) {
+  tile.tensor.dtype = x.dtype;
+  const size_t size = size_of(x.dtype);
+  for (int i = 0; i < tile.tensor.shape[0]; ++i) {
+    const size_t from = static_cast<size_t>(broadcast_offset(x.shape, shape, begin + i));
+    std::memcpy(tile.elements + static_cast<size_t>(i) * size, x.as<unsigned char>() + from * size, size);
   }
-  // Elements of x, stretched to `shape`, from number `begin` on.
-  void take(const Tensor& x, const Ints& shape, int64_t begin) {
-    tensor.dtype = x.dtype;
-    const size_t size = size_of(x.dtype);
-    for (int i = 0; i < tensor.shape[0]; ++i) {
-      const size_t from = static_cast<size_t>(broadcast_offset(x.shape, shape, begin + i));
-      std::memcpy(elements + static_cast<size_t>(i) * size, x.as<unsigned char>() + from * size, size);
-    }
-  }
-};
+}
 
 }  // namespace
 
@@ -58,32 +36,14 @@ CHECK(fused_elementwise) {
 
 KERNEL(fused_elementwise, any, ref) {
   const FusedProgram program = program_of(call);
-  const Kernel* kernels[kMostFusedInstructions];
-  for (int i = 0; i < program.count; ++i) {
-    const int32_t op = program.instructions[i].code;
-    kernels[i] = find_kernel(op, fused_op(op).in[0], "ref");
-  }
-  Tile tiles[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters];
+  FusedTilesOfRef tiles(program);
   const int64_t total = call.y().elements();
   for (int64_t begin = 0; begin < total; begin += kTile) {
-    const int n = static_cast<int>(std::min<int64_t>(kTile, total - begin));
-    for (int i = 0; i < program.operands(); ++i) tiles[i].start(n);
-    for (int i = 0; i < program.inputs; ++i) tiles[i].take(call.in[i], call.y().shape, begin);
-    for (int i = 0; i < program.constants; ++i) {
-      std::fill_n(reinterpret_cast<int32_t*>(tiles[program.inputs + i].elements), n, program.constant[i]);
-    }
-    for (int i = 0; i < program.count; ++i) {
-      const FusedInstruction& next = program.instructions[i];
-      const FusedOp op = fused_op(next.code);
-      Tensor in[3];
-      for (int k = 0; k < op.operands; ++k) in[k] = tiles[next.operands[k]].tensor;
-      Tensor& to = tiles[program.first_register() + next.to].tensor;
-      to.dtype = op.out;
-      Context alone;
-      LITE_TRY(kernels[i]->run(in, op.operands, &to, next.attrs, alone));
-    }
+    tiles.start(static_cast<int>(std::min<int64_t>(kTile, total - begin)));
+    for (int i = 0; i < program.inputs; ++i) take(tiles.input(i), call.in[i], call.y().shape, begin);
+    LITE_TRY(tiles.run());
     for (int i = 0; i < program.results; ++i) {
-      const Tensor& from = tiles[program.first_register() + program.result[i]].tensor;
+      const Tensor& from = tiles.result(i);
       const size_t element = size_of(from.dtype);
       std::memcpy(call.out[i].as<unsigned char>() + static_cast<size_t>(begin) * element, from.data, from.size_bytes());
     }

@@ -135,6 +135,41 @@ KERNEL(layer_norm, f32, ref) {
   return Status::kOk;
 }
 
+CHECK(layer_norm_dx) {
+  if (!has_inputs(call, 3, 3, DType::f32, 3)) return false;
+  const Tensor& x = call.in[1];
+  if (x.rank() < 1 || call.in[0].shape != x.shape || call.y().shape != x.shape) return false;
+  for (const Tensor& t : {call.in[2], call.out[1], call.out[2]}) {
+    if (!is_vector(t, x.dim(-1))) return false;
+  }
+  return true;
+}
+KERNEL(layer_norm_dx, f32, ref) {
+  const float* scale = call.in[2].f32();
+  float *dscale = call.out[1].f32(), *dbias = call.out[2].f32();
+  const int64_t rows = rows_of(call.y()), n = call.y().dim(-1);
+  std::fill(dscale, dscale + n, 0.0f);
+  std::fill(dbias, dbias + n, 0.0f);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float *g = call.in[0].f32() + i * n, *x = call.in[1].f32() + i * n;
+    float sum = 0, squares = 0, level = 0, tilt = 0;
+    for (int64_t j = 0; j < n; ++j) sum += x[j];
+    const float mean = sum / n;
+    for (int64_t j = 0; j < n; ++j) squares += (x[j] - mean) * (x[j] - mean);
+    const float r = 1.0f / std::sqrt(squares / n + call.attrs.epsilon);
+    for (int64_t j = 0; j < n; ++j) {
+      level += g[j] * scale[j] / n;
+      tilt += g[j] * scale[j] * (x[j] - mean) * r / n;
+      dscale[j] += g[j] * (x[j] - mean) * r;
+      dbias[j] += g[j];
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      call.y().f32()[i * n + j] = r * (g[j] * scale[j] - level - (x[j] - mean) * r * tilt);
+    }
+  }
+  return Status::kOk;
+}
+
 CHECK(softmax) { return check_axis(call); }
 KERNEL(softmax, f32, ref) {
   const int64_t n = call.y().dim(call.attrs.axis);
@@ -143,6 +178,21 @@ KERNEL(softmax, f32, ref) {
     float sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += y[i * stride] = std::exp(x[i * stride] - max);
     for (int64_t i = 0; i < n; ++i) y[i * stride] /= sum;
+  });
+}
+
+CHECK(softmax_dx) {
+  return has_inputs(call, 2, 2) && call.in[0].shape == call.in[1].shape && call.y().shape == call.in[0].shape &&
+         call.attrs.axis >= 0 && call.attrs.axis < call.in[0].rank();
+}
+KERNEL(softmax_dx, f32, ref) {
+  const int64_t n = call.y().dim(call.attrs.axis);
+  const float *first = call.in[0].f32(), *y = call.in[1].f32();
+  return for_lines(call, [&](const float* g, float* dx, int64_t stride) {
+    const float* p = y + (g - first);
+    float sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += g[i * stride] * p[i * stride];
+    for (int64_t i = 0; i < n; ++i) dx[i * stride] = (g[i * stride] - sum) * p[i * stride];
   });
 }
 

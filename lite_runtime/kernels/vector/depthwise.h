@@ -25,33 +25,65 @@ struct Products {
   }
 };
 
+// The products of the parts of a row, kept from one row to the next while both see the same places: those from `first`
+// to `last` along the other axis.
+class KeptProducts {
+ public:
+  void start_row(int first, int last) {
+    if (first != first_ || last != last_) ready_ = 0;
+    first_ = first, last_ = last, next_ = 0;
+  }
+
+  // Those of the row's next part, which `fill(products)` finds.
+  template <typename Fill>
+  const Products& next(const Fill& fill) {
+    Products& products = parts_[std::min(next_, kMost - 1)];
+    if (next_ >= ready_) {
+      products.n = 0;
+      fill(products);
+      if (next_ < kMost - 1) ready_ = next_ + 1;
+    }
+    ++next_;
+    return products;
+  }
+
+ private:
+  static constexpr int kMost = 8;  // the last one is not kept
+  Products parts_[kMost];
+  int first_ = -1, last_ = -1, ready_ = 0, next_ = 0;
+};
+
 // y[q y_step][c] = start[q start_step][c] + sum of x[q x_step + offset][c] w[c] for Q positions; start may be null.
 template <class Isa, int Q>
 inline void add_products(const Products& products, const float* x, int64_t x_step, const float* start,
                          int64_t start_step, int channels, float* y, int64_t y_step) {
   using V = typename Isa::V;
-  constexpr int kTogether = 2 * Isa::kLanes;
+  constexpr int kVectors = Q == 1 ? 4 : 2;  // accumulators enough that none waits for itself
   int c = 0;
-  for (; c + kTogether <= channels; c += kTogether) {
-    V sum[Q][2];
+  for (; c + kVectors * Isa::kLanes <= channels; c += kVectors * Isa::kLanes) {
+    V sum[Q][kVectors];
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
-      sum[q][0] = start != nullptr ? Isa::load(start + q * start_step + c) : Isa::all(0.0f);
-      sum[q][1] = start != nullptr ? Isa::load(start + q * start_step + c + Isa::kLanes) : Isa::all(0.0f);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sum[q][v] = start != nullptr ? Isa::load(start + q * start_step + c + v * Isa::kLanes) : Isa::all(0.0f);
+      }
     }
     for (int p = 0; p < products.n; ++p) {
       const float *from = x + products.x[p] + c, *w = products.w[p] + c;
-      const V w0 = Isa::load(w), w1 = Isa::load(w + Isa::kLanes);
 #pragma GCC unroll 4
-      for (int q = 0; q < Q; ++q) {
-        sum[q][0] = Isa::fma(Isa::load(from + q * x_step), w0, sum[q][0]);
-        sum[q][1] = Isa::fma(Isa::load(from + q * x_step + Isa::kLanes), w1, sum[q][1]);
+      for (int v = 0; v < kVectors; ++v) {
+        const V weight = Isa::load(w + v * Isa::kLanes);
+#pragma GCC unroll 4
+        for (int q = 0; q < Q; ++q) {
+          sum[q][v] = Isa::fma(Isa::load(from + q * x_step + v * Isa::kLanes), weight, sum[q][v]);
+        }
       }
     }
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
-      Isa::store(y + q * y_step + c, sum[q][0]);
-      Isa::store(y + q * y_step + c + Isa::kLanes, sum[q][1]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) Isa::store(y + q * y_step + c + v * Isa::kLanes, sum[q][v]);
     }
   }
   over<Isa>(channels - c, [&](int64_t rest, int lanes) {
@@ -79,21 +111,19 @@ struct Row {
   int64_t x_step, y_step;
   int channels;
 
-  // The results [begin, end), all of which see the places that `for_places(add)` names by add(offset, weight). A few
-  // places at a time: this needs little memory whatever their number.
+  // The results [begin, end), all of which see the places that `for_places(add)` names by add(offset, weight). `kept`
+  // is given where those always fit one list; else few places are taken at a time, whatever their number.
   template <typename ForPlaces>
-  void sum(int begin, int end, const float* bias, ForPlaces for_places) const {
+  void sum(int begin, int end, const float* bias, KeptProducts* kept, ForPlaces for_places) const {
+    if (kept != nullptr) {
+      const Products& products = kept->next(
+          [&](Products& list) { for_places([&](int64_t offset, const float* weight) { list.add(offset, weight); }); });
+      return add(products, begin, end, bias, false);
+    }
     Products products;
     bool started = false;
     const auto flush = [&] {
-      const auto some = [&](auto count, int q) {
-        float* to = y + q * y_step;
-        add_products<Isa, decltype(count)::value>(products, x + q * x_step, x_step, started ? to : bias,
-                                                  started ? y_step : 0, channels, to, y_step);
-      };
-      int q = begin;
-      for (; q + 4 <= end; q += 4) some(std::integral_constant<int, 4>(), q);
-      for (; q < end; ++q) some(std::integral_constant<int, 1>(), q);
+      add(products, begin, end, bias, started);
       products.n = 0;
       started = true;
     };
@@ -102,6 +132,20 @@ struct Row {
       products.add(offset, weight);
     });
     flush();
+  }
+
+ private:
+  void add(const Products& products, int begin, int end, const float* bias, bool started) const {
+    const auto some = [&](auto count, int q) {
+      float* to = y + q * y_step;
+      add_products<Isa, decltype(count)::value>(products, x + q * x_step, x_step, started ? to : bias,
+                                                started ? y_step : 0, channels, to, y_step);
+    };
+    int q = begin;
+    for (; q + 4 <= end; q += 4) some(std::integral_constant<int, 4>(), q);
+    if (end - q == 3) return some(std::integral_constant<int, 3>(), q);
+    if (end - q == 2) return some(std::integral_constant<int, 2>(), q);
+    if (end - q == 1) some(std::integral_constant<int, 1>(), q);
   }
 };
 
@@ -115,6 +159,16 @@ inline void border_and_inside(int count, int inner, int outer, Positions positio
   for (int q = outer; q < count; ++q) positions(q, q + 1);
 }
 
+// row_of(row, kept) for all rows; `kept` is null where windows have too many places.
+template <typename RowOf>
+void for_depthwise_rows(ThreadPool* pool, const Windows& at, int64_t rows, int64_t cost, const RowOf& row_of) {
+  const bool few_places = int64_t{at.h.size} * at.w.size <= Products::kMost;
+  parallel_for(pool, rows, share(rows, cost), [&](int64_t begin, int64_t end) {
+    KeptProducts kept;
+    for (int64_t row = begin; row < end; ++row) row_of(row, few_places ? &kept : nullptr);
+  });
+}
+
 template <class Isa>
 Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
   const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
@@ -125,16 +179,17 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
   const int inner = (at.w.pad + at.w.stride - 1) / at.w.stride;
   const int room = at.w.length + at.w.pad - 1 - (at.w.size - 1) * at.w.dilation;  // for the last window's start
   const int outer = room >= 0 ? room / at.w.stride + 1 : 0;
-  const auto row_of = [&](int64_t row) {
+  const auto row_of = [&](int64_t row, KeptProducts* kept) {
     const int top = at.h.position(static_cast<int>(row % at.h.count), 0);
     const int i0 = at.h.first_inside(top), i1 = at.h.behind_inside(top);
     const float* lines = x.f32() + (row / at.h.count * at.h.length + top) * at.w.length * channels;
     float* to = y.f32() + row * at.w.count * channels;
     const Row<Isa> line = {lines - int64_t{at.w.pad} * channels, to, int64_t{at.w.stride} * channels, channels,
                            channels};
+    if (kept != nullptr) kept->start_row(i0, i1);
     border_and_inside(at.w.count, inner, outer, [&](int begin, int end) {
       const int left = at.w.position(begin, 0), j0 = at.w.first_inside(left), j1 = at.w.behind_inside(left);
-      line.sum(begin, end, bias, [&](auto add) {
+      line.sum(begin, end, bias, kept, [&](auto add) {
         for (int i = i0; i < i1; ++i) {
           for (int j = j0; j < j1; ++j) {
             add((int64_t{i} * at.h.dilation * at.w.length + j * at.w.dilation) * channels,
@@ -148,9 +203,7 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
       Isa::store(to + i, vactivate<Isa>(call.attrs.activation, Isa::load(to + i, lanes)), lanes);
     });
   };
-  parallel_for(call.context.pool, rows, share(rows, cost), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) row_of(row);
-  });
+  for_depthwise_rows(call.context.pool, at, rows, cost, row_of);
   return Status::kOk;
 }
 
@@ -160,8 +213,15 @@ Status vector_depthwise_conv2d_dx(const Call<depthwise_conv2d_dx_attrs>& call) {
   const Windows at = windows_of(y, w.dim(0), w.dim(1), g, call.attrs);
   const int channels = y.dim(3);
   const int64_t rows = int64_t{at.n} * at.h.length, cost = int64_t{at.w.length} * channels * at.h.size * at.w.size;
-  const auto row_of = [&](int64_t row) {
-    const float* lines = g.f32() + row / at.h.length * at.h.count * at.w.count * channels;
+  const auto row_of = [&](int64_t row, KeptProducts* kept) {
+    const Places rows_seen(at.h, static_cast<int>(row % at.h.length) % at.h.stride);
+    const int first_p = rows_seen.window + static_cast<int>(row % at.h.length) / at.h.stride;  // of the last place
+    const auto seen = [&](int i) { return first_p + i * rows_seen.windows; };
+    int i0 = 0, i1 = rows_seen.count;
+    while (i0 < i1 && seen(i0) < 0) ++i0;
+    while (i0 < i1 && seen(i1 - 1) >= at.h.count) --i1;
+    const float* lines = g.f32() + (row / at.h.length * at.h.count + first_p) * at.w.count * channels;
+    if (kept != nullptr) kept->start_row(rows_seen.last * Products::kMost + i0, i1);
     float* to = y.f32() + row * at.w.length * channels;
     // Every stride-th pixel of a row is seen by the same places of windows.
     for (int phase = 0; phase < std::min(at.w.stride, at.w.length); ++phase) {
@@ -171,23 +231,20 @@ Status vector_depthwise_conv2d_dx(const Call<depthwise_conv2d_dx_attrs>& call) {
       const int pixels = (at.w.length - phase - 1) / at.w.stride + 1;
       const int last = places.window + (places.count - 1) * places.windows;
       border_and_inside(pixels, -places.window, at.w.count - last, [&](int begin, int end) {
-        line.sum(begin, end, nullptr, [&](auto add) {
-          for (int i = 0; i < at.h.size; ++i) {
-            const int p = at.h.window_at(static_cast<int>(row % at.h.length), i);
-            for (int j = 0; p >= 0 && j < places.count; ++j) {
+        line.sum(begin, end, nullptr, kept, [&](auto add) {
+          for (int i = i0; i < i1; ++i) {
+            for (int j = 0; j < places.count; ++j) {
               const int q = places.window + j * places.windows;  // for the first pixel
               if (begin + q < 0 || begin + q >= at.w.count) continue;
-              add((int64_t{p} * at.w.count + q) * channels,
-                  w.f32() + (int64_t{i} * at.w.size + places.place(j)) * channels);
+              add((int64_t{i} * rows_seen.windows * at.w.count + q) * channels,
+                  w.f32() + (int64_t{rows_seen.place(i)} * at.w.size + places.place(j)) * channels);
             }
           }
         });
       });
     }
   };
-  parallel_for(call.context.pool, rows, share(rows, cost), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) row_of(row);
-  });
+  for_depthwise_rows(call.context.pool, at, rows, cost, row_of);
   return Status::kOk;
 }
 

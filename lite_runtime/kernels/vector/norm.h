@@ -50,84 +50,162 @@ Status vector_batch_norm(const Call<batch_norm_attrs>& call) {
   return Status::kOk;
 }
 
-// The sum of f(row) over all rows. Sums of 64 rows are summed, against rounding errors.
-template <class Isa, typename F>
-inline typename Isa::V sum_rows(int64_t rows, F f) {
-  using V = typename Isa::V;
-  V total = Isa::all(0.0f);
-  for (int64_t begin = 0; begin < rows; begin += 64) {
-    const int64_t end = std::min(begin + 64, rows);
-    V a = Isa::all(0.0f), b = Isa::all(0.0f);
-    int64_t row = begin;
-    for (; row + 2 <= end; row += 2) {
-      a = a + f(row);
-      b = b + f(row + 1);
-    }
-    if (row < end) a = a + f(row);
-    total = total + (a + b);
+// Rows of `n` features in parts that depend on sizes alone: a thread takes a part, whose sums have a place of their
+// own.
+struct RowParts {
+  int64_t rows, n, parts;
+
+  RowParts(int64_t rows_, int64_t n_) : rows(rows_), n(n_), parts(std::clamp<int64_t>(rows * n / (1 << 15), 1, 16)) {}
+  explicit RowParts(const Tensor& x) : RowParts(x.dim(-1) > 0 ? x.elements() / x.dim(-1) : 0, x.dim(-1)) {}
+
+  int64_t begin(int64_t part) const { return rows * part / parts; }
+
+  // body(part, begin, end) for all parts of the rows.
+  template <typename Body>
+  void for_each(ThreadPool* pool, int64_t operations, const Body& body) const {
+    parallel_for(pool, parts, share(parts, rows * n / parts * operations), [&](int64_t first, int64_t last) {
+      for (int64_t part = first; part < last; ++part) body(part, begin(part), begin(part + 1));
+    });
   }
-  return total;
+};
+
+// body(first, last, i, lanes) for rows [first, last) of some of the rows and features [i, i + lanes) of all of them. So
+// many rows at a time that those of `tensors` tensors stay in the first cache.
+template <class Isa, typename Body>
+inline void by_features(int64_t begin, int64_t end, int64_t n, int tensors, const Body& body) {
+  const int64_t step = std::clamp<int64_t>(6144 / (n * tensors), 1, 256);
+  for (int64_t first = begin; first < end; first += step) {
+    const int64_t last = std::min(first + step, end);
+    over<Isa>(n, [&](int64_t i, int lanes) { body(first, last, i, lanes); });
+  }
 }
 
-// Scratch: one number a feature.
+// The sum of f(row) over rows [first, last).
+template <class Isa, typename F>
+inline typename Isa::V sum_rows(int64_t first, int64_t last, F f) {
+  typename Isa::V a = Isa::all(0.0f), b = a, c = a, d = a;
+  int64_t row = first;
+  for (; row + 4 <= last; row += 4) {
+    a = a + f(row);
+    b = b + f(row + 1);
+    c = c + f(row + 2);
+    d = d + f(row + 3);
+  }
+  for (; row < last; ++row) a = a + f(row);
+  return (a + b) + (c + d);
+}
+
+// Mean and squares (the sum of squared distances from it) of `count` rows, joined by those of `more` others: Chan,
+// Golub and LeVeque 1983.
+template <class Isa>
+inline void join_moments(int64_t count, typename Isa::V more_mean, typename Isa::V more_squares, int64_t more,
+                         float* mean, float* squares, int lanes) {
+  const float share_of_more = static_cast<float>(more) / static_cast<float>(count + more);
+  const auto old = Isa::load(mean, lanes), apart = more_mean - old;
+  Isa::store(mean, old + apart * share_of_more, lanes);
+  const auto between = apart * apart * (share_of_more * static_cast<float>(count));
+  Isa::store(squares, Isa::load(squares, lanes) + more_squares + between, lanes);
+}
+
+// Scratch: one number a feature, then two for every part.
 template <class Isa>
 Status vector_batch_norm_train(const Call<batch_norm_train_attrs>& call) {
   using V = typename Isa::V;
-  const int64_t n = call.y().dim(-1), rows = n > 0 ? call.y().elements() / n : 0;
-  const float* x = call.in[0].f32();
-  float *slope = static_cast<float*>(call.context.scratch), *mean = call.out[1].f32(), *variance = call.out[2].f32();
-  const int64_t vectors = (n + Isa::kLanes - 1) / Isa::kLanes;
-  for_rows(call.context.pool, vectors, rows, 4 * Isa::kLanes, [&](int64_t vector) {
-    const int64_t i = vector * Isa::kLanes;
-    const int lanes = static_cast<int>(std::min<int64_t>(Isa::kLanes, n - i));
-    const V count = Isa::all(static_cast<float>(rows));
-    const V centre = sum_rows<Isa>(rows, [&](int64_t row) { return Isa::load(x + row * n + i, lanes); }) / count;
-    const V squares = sum_rows<Isa>(rows, [&](int64_t row) {
-      const V centred = Isa::load(x + row * n + i, lanes) - centre;
-      return centred * centred;
+  const RowParts parts(call.y());
+  const int64_t n = parts.n;
+  const float *x = call.in[0].f32(), *bias = call.in[2].f32();
+  float *slope = static_cast<float*>(call.context.scratch), *moments = slope + n, *y = call.y().f32();
+  float *mean = call.out[1].f32(), *variance = call.out[2].f32();
+  std::fill_n(moments, 2 * n * parts.parts, 0.0f);
+  parts.for_each(call.context.pool, 4, [&](int64_t part, int64_t begin, int64_t end) {
+    float *part_mean = moments + 2 * n * part, *part_squares = part_mean + n;
+    by_features<Isa>(begin, end, n, 1, [&](int64_t first, int64_t last, int64_t i, int lanes) {
+      const auto at = [&](int64_t row) { return Isa::load(x + row * n + i, lanes); };
+      const V centre = sum_rows<Isa>(first, last, at) / Isa::all(static_cast<float>(last - first));
+      const V squares = sum_rows<Isa>(first, last, [&](int64_t row) {
+        const V centred = at(row) - centre;
+        return centred * centred;
+      });
+      join_moments<Isa>(first - begin, centre, squares, last - first, part_mean + i, part_squares + i, lanes);
     });
-    Isa::store(mean + i, centre, lanes);
-    Isa::store(variance + i, squares / count, lanes);
+  });
+  over<Isa>(n, [&](int64_t i, int lanes) {
+    for (int64_t part = 1; part < parts.parts; ++part) {
+      const float* more = moments + 2 * n * part + i;
+      join_moments<Isa>(parts.begin(part), Isa::load(more, lanes), Isa::load(more + n, lanes),
+                        parts.begin(part + 1) - parts.begin(part), moments + i, moments + n + i, lanes);
+    }
+    Isa::store(mean + i, Isa::load(moments + i, lanes), lanes);
+    Isa::store(variance + i, Isa::load(moments + n + i, lanes) / Isa::all(static_cast<float>(parts.rows)), lanes);
   });
   slope_of<Isa>(call.in[1].f32(), variance, call.attrs.epsilon, n, slope);
-  for_rows(call.context.pool, rows, n, 2, [&](int64_t row) {
-    normalise<Isa>(x + row * n, mean, slope, call.in[2].f32(), n, call.y().f32() + row * n);
+  parts.for_each(call.context.pool, 2, [&](int64_t, int64_t begin, int64_t end) {
+    by_features<Isa>(begin, end, n, 2, [&](int64_t first, int64_t last, int64_t i, int lanes) {
+      const V centre = Isa::load(mean + i, lanes), a = Isa::load(slope + i, lanes), b = Isa::load(bias + i, lanes);
+      for (int64_t row = first; row < last; ++row) {
+        Isa::store(y + row * n + i, Isa::fma(Isa::load(x + row * n + i, lanes) - centre, a, b), lanes);
+      }
+    });
   });
   return Status::kOk;
 }
+inline size_t batch_norm_train_scratch(const Call<batch_norm_train_attrs>& call) {
+  const RowParts parts(call.y());
+  return static_cast<size_t>((1 + 2 * parts.parts) * parts.n) * sizeof(float);
+}
 
-// Scratch: 3 numbers a feature; dx = slope g - level - (x - mean) tilt.
+// Scratch: 3 numbers a feature, then two for every part; dx = slope g - level - (x - mean) tilt.
 template <class Isa>
 Status vector_batch_norm_train_dx(const Call<batch_norm_train_dx_attrs>& call) {
   using V = typename Isa::V;
-  const int64_t n = call.y().dim(-1), rows = n > 0 ? call.y().elements() / n : 0;
+  const RowParts parts(call.y());
+  const int64_t n = parts.n;
   const float *g = call.in[0].f32(), *x = call.in[1].f32(), *mean = call.in[3].f32();
-  float *slope = static_cast<float*>(call.context.scratch), *level = slope + n, *tilt = level + n;
-  const int64_t vectors = (n + Isa::kLanes - 1) / Isa::kLanes;
-  for_rows(call.context.pool, vectors, rows, 6 * Isa::kLanes, [&](int64_t vector) {
-    const int64_t i = vector * Isa::kLanes;
-    const int lanes = static_cast<int>(std::min<int64_t>(Isa::kLanes, n - i));
-    const V centre = Isa::load(mean + i, lanes), count = Isa::all(static_cast<float>(rows)), one = Isa::all(1.0f);
-    const V r = one / Isa::sqrt(Isa::load(call.in[4].f32() + i, lanes) + Isa::all(call.attrs.epsilon));
-    const V sum = sum_rows<Isa>(rows, [&](int64_t row) { return Isa::load(g + row * n + i, lanes); });
-    const V along = r * sum_rows<Isa>(rows, [&](int64_t row) {
-                      return Isa::load(g + row * n + i, lanes) * (Isa::load(x + row * n + i, lanes) - centre);
-                    });
+  float *slope = static_cast<float*>(call.context.scratch), *level = slope + n, *tilt = level + n, *sums = tilt + n;
+  float* y = call.y().f32();
+  std::fill_n(sums, 2 * n * parts.parts, 0.0f);
+  parts.for_each(call.context.pool, 4, [&](int64_t part, int64_t begin, int64_t end) {
+    float *sum = sums + 2 * n * part, *along = sum + n;
+    by_features<Isa>(begin, end, n, 2, [&](int64_t first, int64_t last, int64_t i, int lanes) {
+      const V centre = Isa::load(mean + i, lanes);
+      const auto at = [&](int64_t row) { return Isa::load(g + row * n + i, lanes); };
+      Isa::store(sum + i, Isa::load(sum + i, lanes) + sum_rows<Isa>(first, last, at), lanes);
+      const V turned = sum_rows<Isa>(
+          first, last, [&](int64_t row) { return at(row) * (Isa::load(x + row * n + i, lanes) - centre); });
+      Isa::store(along + i, Isa::load(along + i, lanes) + turned, lanes);
+    });
+  });
+  over<Isa>(n, [&](int64_t i, int lanes) {
+    V sum = Isa::load(sums + i, lanes), along = Isa::load(sums + n + i, lanes);
+    for (int64_t part = 1; part < parts.parts; ++part) {
+      sum = sum + Isa::load(sums + 2 * n * part + i, lanes);
+      along = along + Isa::load(sums + 2 * n * part + n + i, lanes);
+    }
+    const V count = Isa::all(static_cast<float>(parts.rows));
+    const V r = Isa::all(1.0f) / Isa::sqrt(Isa::load(call.in[4].f32() + i, lanes) + Isa::all(call.attrs.epsilon));
     const V a = Isa::load(call.in[2].f32() + i, lanes) * r;
+    along = along * r;
     Isa::store(call.out[1].f32() + i, along, lanes);
     Isa::store(call.out[2].f32() + i, sum, lanes);
     Isa::store(slope + i, a, lanes);
     Isa::store(level + i, a * sum / count, lanes);
     Isa::store(tilt + i, a * r * along / count, lanes);
   });
-  for_rows(call.context.pool, rows, n, 5, [&](int64_t row) {
-    over<Isa>(n, [&](int64_t i, int lanes) {
-      const V centred = Isa::load(x + row * n + i, lanes) - Isa::load(mean + i, lanes);
-      const V straight = Isa::load(g + row * n + i, lanes) * Isa::load(slope + i, lanes) - Isa::load(level + i, lanes);
-      Isa::store(call.y().f32() + row * n + i, straight - centred * Isa::load(tilt + i, lanes), lanes);
+  parts.for_each(call.context.pool, 5, [&](int64_t, int64_t begin, int64_t end) {
+    by_features<Isa>(begin, end, n, 3, [&](int64_t first, int64_t last, int64_t i, int lanes) {
+      const V centre = Isa::load(mean + i, lanes), a = Isa::load(slope + i, lanes);
+      const V b = Isa::load(level + i, lanes), c = Isa::load(tilt + i, lanes);
+      for (int64_t row = first; row < last; ++row) {
+        const V straight = Isa::load(g + row * n + i, lanes) * a - b;
+        Isa::store(y + row * n + i, straight - (Isa::load(x + row * n + i, lanes) - centre) * c, lanes);
+      }
     });
   });
   return Status::kOk;
+}
+inline size_t batch_norm_train_dx_scratch(const Call<batch_norm_train_dx_attrs>& call) {
+  const RowParts parts(call.y());
+  return static_cast<size_t>((3 + 2 * parts.parts) * parts.n) * sizeof(float);
 }
 
 // The sum of f(x) over a row; lanes behind its end do not count.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 
-from cloud import explain, models, nn, ops
+from cloud import explain, grad, models, nn, ops
 from cloud.compile.pipeline import PASSES
 from cloud.train import Momentum, train_graph
 from ir.dtype import DType
@@ -34,7 +36,7 @@ def test_nodes_and_bytes_are_counted_before_and_after_each_pass() -> None:
 def test_its_text_is_a_table() -> None:
     lines = str(explain(f, X)).splitlines()
     assert re.split("  +", lines[0]) == [
-        "after", "nodes", "planned bytes", "least bytes", "without reuse"
+        "after", "nodes", "planned bytes", "taken", "least bytes", "without reuse"
     ]  # fmt: skip
     assert lines[1].split()[:2] == ["trace", "5"]
     assert len({len(line) for line in lines}) == 1
@@ -69,11 +71,44 @@ def test_a_training_graph_tells_what_it_updates_in_place() -> None:
     assert bigger.planned_bytes > found.planned_bytes
 
 
+def looped(x: Value) -> Value:
+    while ops.reduce_sum(x, axes=(0, 1)) < 100:
+        x = ops.tanh(x) + x * 1.1
+    return ops.reduce_mean(x, axes=(0, 1))
+
+
+def branching(x: Value) -> Value:
+    y = ops.softmax(x, axis=1)
+    for _ in range(5):
+        y = ops.exp(y) if y[0, 0] > 0.5 else y @ ops.transpose(y, perm=(1, 0)) @ x
+    return ops.reduce_sum(y, axes=(0, 1))
+
+
+@pytest.mark.parametrize("f", [f, looped, branching])
+def test_a_run_takes_what_is_planned_also_of_graphs_inside(f: Callable[[Value], Value]) -> None:
+    for stage in explain(f, np.full((4, 4), 0.3, np.float32)).stages:
+        assert stage.taken_bytes == stage.planned_bytes
+        assert stage.least_bytes is not None
+        assert stage.planned_bytes is not None
+        assert stage.least_bytes <= stage.planned_bytes
+
+
+def test_a_run_with_tapes_takes_what_lies_on_them_too() -> None:
+    x = np.full((4, 4), 0.3, np.float32)
+    found = explain(grad(looped), x)
+    turns, y = 0, x
+    while y.sum() < 100:
+        turns, y = turns + 1, np.tanh(y) + y * np.float32(1.1)
+    assert found.taken_bytes is not None
+    on_tapes = found.taken_bytes - found.planned_bytes
+    assert turns * x.nbytes <= on_tapes <= turns * (2 * x.nbytes + 64)
+
+
 def test_what_the_runtime_lacks_has_nodes_but_no_bytes() -> None:
     found = explain(f, X.astype(np.float64))
     assert found.node_count == 3
     assert found.planned_bytes == 0
-    assert str(found).splitlines()[1].split() == ["trace", "5", "-", "-", "-"]
+    assert str(found).splitlines()[1].split() == ["trace", "5", "-", "-", "-", "-"]
 
 
 def test_graphs_are_explained_without_arrays_where_sizes_are_known() -> None:

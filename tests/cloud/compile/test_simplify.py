@@ -64,6 +64,7 @@ N = symbol("n")
         (lambda x: ops.reshape(ops.reshape(x, shape=(2, N)), shape=(N * 2,)), ["reshape"]),
         (lambda x: ops.broadcast_to(x, shape=(N, 2)), []),
         (lambda x: x * ops.broadcast_to(ONE, shape=(N, 2)), []),
+        (lambda x: x * ops.broadcast_to(Constant(np.ones((1, 1), np.float32)), shape=(N, 2)), []),
         (lambda x: x - ops.broadcast_to(ops.reshape(ONE, shape=(1,)), shape=(2,)), ["sub"]),
         (lambda x: ops.broadcast_to(ops.reshape(ONE, shape=(1, 1)), shape=(N, 2)) / x, ["div"]),
         (lambda x: ops.reduce_sum(x, axes=(0,)) * ops.broadcast_to(ONE, shape=(N, 2)), 3),

@@ -221,3 +221,15 @@ def test_states_move_in_a_compiled_gradient_too() -> None:
     with nn.tracing(training=True):
         step(np.float32([[0, 2], [4, 6]]))
     np.testing.assert_allclose(norm.running_mean.data, [1, 2])
+
+
+def test_a_compiled_function_with_loops_that_data_end_is_part_of_another_trace() -> None:
+    def root(a: Any) -> Any:
+        x = a
+        while abs(x * x - a) > 1e-9:
+            x = 0.5 * (x + a / x)
+        return x
+
+    compiled = jit(root)
+    assert grad(compiled)(np.float64(4.0)) == pytest.approx(0.25)
+    assert jit(lambda a: compiled(a) * 2)(np.float64(4.0)) == pytest.approx(4)

@@ -66,6 +66,24 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], T.Module], tuple[in
         lambda: _conv(3, 3, padding=(1, 2, 0, 1)),
         lambda: T.Sequential(T.ZeroPad2d((2, 1, 1, 0)), T.Conv2d(4, 3, 3)), IMAGE,
     ),
+    "conv that mirrors": (
+        lambda: _conv(3, 3, padding=(1, 2), padding_mode="reflect"),
+        lambda: T.Conv2d(4, 3, 3, padding=(1, 2), padding_mode="reflect"), IMAGE,
+    ),
+    "conv that repeats its edge": (
+        lambda: _conv(3, 3, padding=2, padding_mode="replicate", stride=2),
+        lambda: T.Conv2d(4, 3, 3, padding=2, padding_mode="replicate", stride=2), IMAGE,
+    ),
+    "conv that goes around": (
+        lambda: _conv(6, (3, 2), padding=(2, 1), padding_mode="circular", groups=2, bias=False),
+        lambda: T.Conv2d(
+            4, 6, (3, 2), padding=(2, 1), padding_mode="circular", groups=2, bias=False
+        ), IMAGE,
+    ),
+    "conv same that goes around": (
+        lambda: _conv(3, 3, padding="same", padding_mode="circular"),
+        lambda: T.Conv2d(4, 3, 3, padding="same", padding_mode="circular"), IMAGE,
+    ),
     "depthwise conv": (
         lambda: nn.DepthwiseConv2d(4, 3, padding=1, rng=RNG),
         lambda: T.Conv2d(4, 4, 3, padding=1, groups=4), IMAGE,

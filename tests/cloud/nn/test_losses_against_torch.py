@@ -10,11 +10,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from cloud import execute, nn, train, value_and_grad
 from cloud.autodiff import gradients, ones_like
 from cloud.interpreter import run
 from cloud.nn import loss
 from ir.dtype import DType
 from ir.graph import Graph, Value
+from ir.walk import walk
 
 RNG = np.random.default_rng(0)
 LOGITS, Y, TARGET = RNG.standard_normal((5, 4)), RNG.standard_normal((5, 4)) * 2, RNG.random((5, 4))
@@ -136,3 +138,74 @@ def test_top_k_counts_labels_among_the_k_largest(k: int) -> None:
 def test_settings_that_make_no_sense_are_refused(make: Callable[[], Any], why: str) -> None:
     with pytest.raises(Exception, match=why):
         make()
+
+
+STEPS, CLASSES = 8, 5
+SPEECH: dict[str, tuple[list[list[int]], list[int] | None, dict[str, Any]]] = {
+    "labels of unequal length": ([[1, 2, 3], [2, 4]], None, {}),
+    "labels said twice": ([[1, 1, 3], [2, 2, 2]], None, {}),
+    "rows of unequal length": ([[1, 2, 3], [2, 2, 2], [4]], [8, 6, 3], {}),
+    "another blank": ([[1, 0, 3], [2, 2]], None, {"blank": 4}),
+    "nothing said": ([[], [1]], None, {}),
+    "more than fits, without it": ([[1] * 5, [2, 3]], None, {"zero_infinity": True}),
+}
+
+
+@pytest.mark.parametrize("name", SPEECH)
+def test_ctc_is_pytorchs_also_its_gradient(name: str) -> None:
+    labels, lengths, attrs = SPEECH[name]
+    x = RNG.standard_normal((len(labels), STEPS, CLASSES)) * 2
+    padded = np.full((len(labels), 5), -1, np.int32)
+    for row, given in zip(padded, labels, strict=True):
+        row[: len(given)] = given
+    rows = () if lengths is None else (np.array(lengths, np.int32),)
+    value, g = value_and_grad(loss.ctc(**attrs))(x, padded, *rows)
+    tx = torch.tensor(x, requires_grad=True)
+    steps = torch.tensor(lengths or [STEPS] * len(labels))
+    want = F.ctc_loss(
+        F.log_softmax(tx, 2).transpose(0, 1), torch.tensor(np.maximum(padded, 0)).long(), steps,
+        torch.tensor([len(given) for given in labels]), **attrs,
+    )  # fmt: skip
+    want.backward()  # type: ignore[no-untyped-call]
+    assert tx.grad is not None
+    np.testing.assert_allclose(value, want.item(), rtol=1e-12)
+    np.testing.assert_allclose(g, tx.grad.numpy(), rtol=1e-9, atol=1e-14)
+
+
+def test_ctc_of_labels_that_do_not_fit_is_infinite_and_has_no_gradient() -> None:
+    x = RNG.standard_normal((1, 3, CLASSES))
+    value, g = value_and_grad(loss.ctc())(x, np.array([[1, 1, 1]], np.int32))
+    assert value == np.inf
+    assert not g.any()
+
+
+def test_ctc_has_as_many_nodes_for_any_number_of_steps_and_runs_natively() -> None:
+    def graph(steps: int) -> Graph:
+        x = Value((2, steps, CLASSES), name="x")
+        labels = Value((2, 3), DType.i32, name="labels")
+        y = loss.ctc()(x, labels)
+        return Graph((x, labels), tuple(gradients([y], [ones_like(y)], [x])))
+
+    few, many = graph(5), graph(500)
+    assert sum(len(g.nodes) for g in walk([few])) == sum(len(g.nodes) for g in walk([many]))
+    x = RNG.standard_normal((2, 500, CLASSES))
+    labels = np.array([[1, 2, 3], [2, 2, -1]], np.int32)
+    (want,) = run(graph(500), x, labels)
+    (found,) = execute.run(many, x.astype(np.float32), labels)
+    np.testing.assert_allclose(found, want, atol=1e-4)
+
+
+def test_ctc_learns_an_order_that_it_was_not_told_the_times_of() -> None:
+    rng = np.random.default_rng(0)
+    x = np.zeros((64, 12, 3), np.float32)
+    labels = np.full((64, 3), -1, np.int32)
+    for i, k in enumerate(rng.integers(1, 4, 64)):
+        labels[i, :k] = rng.integers(1, 4, k)
+        for t, label in zip(np.sort(rng.choice(6, k, replace=False)) * 2, labels[i], strict=False):
+            x[i, t, label - 1] = 1
+    net = nn.Linear(3, 4, rng=rng)
+    data = train.ArrayDataset(x=x, labels=labels)
+    history = train.fit(
+        net, data, optimizer=train.Adam(0.1), loss=loss.ctc(), epochs=40, progress=False
+    )
+    assert history["loss"][-1] < 0.1 * history["loss"][0]

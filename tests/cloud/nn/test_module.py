@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from cloud import grad, models, nn, ops
+from cloud.tracing import tracing
+from cloud.train.graphs import inference_graph
 from ir.dtype import DType
 from ir.errors import GraphError, ShapeError
 from ir.graph import Graph, Value, Weight
@@ -255,3 +257,23 @@ def test_the_nets_of_the_zoo_have_as_many_parameters_as_their_papers_say(
     assert y.rank == 2
     assert sum(w.data.size for w in weights) == parameters
     assert all(isinstance(w, Weight) and w.dtype is DType.f32 for w in weights)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        self.conv = nn.Conv2d(2, 2, 3, padding="same", rng=rng())
+
+    def forward(self, x: Value) -> Value:
+        y = self.conv(x)
+        return y + x
+
+
+def test_a_node_says_which_module_made_it_and_on_which_line() -> None:
+    net = nn.Sequential(features=nn.Sequential(Block(), nn.ReLU()), head=Block())
+    graph = inference_graph(net, {"x": ("batch", 8, 8, 2)})
+    sources = [n.source for n in graph.nodes]
+    parts, lines = zip(*(s.removesuffix(")").split(" (") for s in sources), strict=True)
+    assert parts == ("features.0.conv", "features.0", "features.1", "head.conv", "head")
+    assert all(line.startswith("test_module.py:") for line in lines)
+    with tracing():  # a module that is called by itself has no path
+        assert Block()(Value((1, 8, 8, 2))).node.source == lines[1]

@@ -22,6 +22,8 @@ from cloud import (
     value_and_grad,
     vjp,
 )
+from cloud.compile.inline import inline
+from cloud.compile.program import session_of
 from cloud.transform import Traced
 from ir.dtype import DType
 from ir.errors import DTypeError, ShapeError
@@ -278,6 +280,46 @@ def test_remat_of_a_loop_gives_the_same_gradient(every: int) -> None:
     assert f(0.3) == plain(0.3)
 
 
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_remat_of_a_while_gives_the_same_gradient(every: int) -> None:
+    def f(x: Any) -> Any:
+        while remat(x < 100, every=every):
+            x = x * 1.1 + np.exp(-x)
+        return x
+
+    def plain(x: Any) -> Any:
+        while x < 100:
+            x = x * 1.1 + np.exp(-x)
+        return x
+
+    for mode in modes.MODES:
+        with modes.using(mode=mode):
+            assert value_and_grad(f)(0.3) == pytest.approx(value_and_grad(plain)(0.3), rel=1e-12)
+            assert grad(grad(f))(0.3) == pytest.approx(grad(grad(plain))(0.3), rel=1e-9)
+    assert f(0.3) == plain(0.3)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_remat_bounds_the_memory_that_the_runtime_takes(order: int) -> None:
+    def loop(every: int) -> Any:
+        def f(x: Any) -> Any:
+            for _ in remat(range(400), every=every):
+                x = np.sin(x) * x + 0.1
+            return np.sum(x)
+
+        return f if order == 1 else lambda x: np.sum(grad(f)(x))
+
+    x = np.linspace(0, 1, 1000, dtype=np.float32)
+    taken = []
+    for every in (1, 20):
+        graph = gradient_graph(loop(every), x)
+        session = session_of(inline(graph), "auto", 1)
+        session.run({str(graph.inputs[0].name): x}, entry="run")
+        taken.append(session.peak_bytes("run"))
+    assert taken[0] > 400 * x.nbytes
+    assert taken[1] < taken[0] / 6
+
+
 def test_remat_of_a_function_keeps_its_arguments_alone() -> None:
     def layer(x: Any, k: int) -> Any:
         return np.sin(np.exp(x * 0.1) * k) if x > 0 else x * k
@@ -292,3 +334,5 @@ def test_remat_of_a_function_keeps_its_arguments_alone() -> None:
 def test_remat_of_less_than_one_state_is_refused() -> None:
     with pytest.raises(ValueError, match="want at least 1"):
         remat(range(3), every=0)
+    with pytest.raises(ValueError, match="every 3 of a function; want it at the loop inside"):
+        remat(np.sin, every=3)

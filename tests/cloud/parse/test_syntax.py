@@ -101,6 +101,22 @@ WORKS: dict[str, str] = {
     "arguments": "def g(a, /, b, *c, d=1, **e):\n    return a * b * d + len(c) + len(e)\n"
     "return g(x, 2, 3, d=4, z=5)",
     "arg": "def g(a: float) -> float:\n    return a\nreturn g(x)",
+    "Match": "match x > 1:\n    case True:\n        return x\n    case _:\n        return -x",
+    "match_case": "match 3:\n    case 2:\n        return -x\n    case 3:\n        return x * 2",
+    "MatchValue": "match x:\n    case 2.5:\n        return x * 2\n    case _:\n        return x",
+    "MatchSingleton": "match None:\n    case None:\n        return x * 2",
+    "MatchSequence": "match [x, 2, 3]:\n    case [a, 3, b]:\n        return a\n"
+    "    case (a, b, 3):\n        return a * b",
+    "MatchMapping": "match {1: x, 2: 3, 4: 5}:\n    case {1: a, 7: b}:\n        return a\n"
+    "    case {1: a, **rest}:\n        return a * len(rest)",
+    "MatchClass": "import fractions\nmatch fractions.Fraction(1, 2):\n    case int():\n"
+    "        return x\n    case fractions.Fraction(numerator=n, denominator=d):\n"
+    "        return x * n / d",
+    "MatchStar": "match [x, 2, 3]:\n    case [a, *rest]:\n        return a * len(rest)",
+    "MatchAs": "match (x, 1):\n    case (a, 1) as t if a > 2:\n"
+    "        return a * len(t)\n    case t:\n        return t[0]",
+    "MatchOr": "match x:\n    case 1 | 2.5 | 3:\n        return x * 2\n"
+    "    case _:\n        return x",
     "withitem": "import contextlib as c\nwith c.nullcontext(2) as a, c.nullcontext(3) as b:\n"
     "    return x * a * b",
 }
@@ -110,16 +126,6 @@ REFUSED: dict[str, str] = {
     "AsyncFor": "async def g():\n    async for i in x:\n        pass\nreturn x",
     "AsyncWith": "async def g():\n    async with x:\n        pass\nreturn x",
     "TryStar": "try:\n    pass\nexcept* ValueError:\n    pass\nreturn x",
-    "Match": "match x:\n    case 1:\n        return x",
-    "match_case": "match x:\n    case 1:\n        return x",
-    "MatchValue": "match x:\n    case 1:\n        return x",
-    "MatchSingleton": "match x:\n    case None:\n        return x",
-    "MatchSequence": "match x:\n    case [a]:\n        return x",
-    "MatchMapping": "match x:\n    case {1: a}:\n        return x",
-    "MatchClass": "match x:\n    case int():\n        return x",
-    "MatchStar": "match x:\n    case [*a]:\n        return x",
-    "MatchAs": "match x:\n    case a:\n        return x",
-    "MatchOr": "match x:\n    case 1 | 2:\n        return x",
     "Yield": "yield x",
     "YieldFrom": "yield from [x]",
     "Await": "async def g():\n    await x\nreturn x",
@@ -192,6 +198,15 @@ NOT_KNOWN = {
     "truth of an array": ("if x * np.ones(2) > 0:\n    x = 1.0", r"the truth of bool\[2\]"),
     "foreign function": ("math.gamma(x)", "gamma does not take values of a graph"),
     "attribute": ("x.nothing", "a value has no attribute 'nothing'"),
+    "numpy": ("np.sort(np.ones(2) * x)", r"numpy\.sort does not take values of a graph"),
+    "str": ("str(x)", "the text of a value"),
+    "percent": ("'%s' % x", "the text of a value"),
+    "format": ("'{}'.format(x)", r"str\.format does not take values"),
+    "search": ("[x, 1.0].index(x)", r"list\.index does not take values"),
+    "order of lists": ("[x] < [1.0]", "an order of lists that data decide"),
+    "where": ("np.where(np.ones(2) * x > 0)", "where of a condition alone"),
+    "einsum": ("np.einsum('ii->i', np.ones((2, 2)) * x)", "einsum 'ii->i'"),
+    "norm": ("np.linalg.norm(np.ones((2, 2)) * x, 1)", r"the norm 1 of f64\[2,2\]"),
     "sorted": ("sorted([x, 1.0])", "an order that data decide"),
     "locals": ("locals()", "a look into variables by name"),
     "shift": ("int(x) << 2", "a shift of a value"),
@@ -228,6 +243,27 @@ def test_ways_that_do_not_agree_are_named_both(name: str) -> None:
     body, message = DISAGREE[name]
     with pytest.raises(UnsupportedSyntax, match=message):
         Traced.of(function(f"{body}\nreturn y", f"disagree {name}"), (np.float64(2.5),), {})
+
+
+SHARED = {
+    "another name": ("v = np.ones(3) * x\nw = v\nw[0] = 5.0\nreturn v", "also v of f"),
+    "in a list": ("v = np.ones(3) * x\nl = [v]\nv[0] = 5.0\nreturn l[0]", "also l of f"),
+    "a known array": ("a = np.zeros(3)\nb = a\nb[0] = 1\nreturn a.sum() * x", "also a of f"),
+    "of the caller": (
+        "def g(a):\n    a[0] = 2 * x\nv = np.ones(3) * x\ng(v)\nreturn v",
+        "also v of f",
+    ),
+    "global": ("TABLE[0] = x\nreturn x", "TABLE, an array from outside"),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_an_array_that_has_two_names_is_not_changed_under_one(name: str) -> None:
+    body, message = SHARED[name]
+    f = function(body, f"shared {name}")
+    f.__globals__["TABLE"] = np.zeros(3)
+    with pytest.raises(UnsupportedSyntax, match=message):
+        Traced.of(f, (np.float64(2.5),), {})
 
 
 def test_recursion_without_an_end_is_refused() -> None:

@@ -214,3 +214,102 @@ def match_by_ifs_with_many_returns(x):
     else:
         x = x * 11
     return x
+
+
+@program((V,))
+def rearranged(v):
+    m = np.outer(v, v)
+    return (
+        np.roll(v, 1)[0] * np.flip(v)[0] * np.tile(v, 2)[5] * np.repeat(v, 2)[3]
+        + np.diagonal(m)[1] * np.rot90(m)[0, 2]
+        + np.swapaxes(m, 0, 1)[0, 1] * np.moveaxis(m[None], 0, -1)[0, 2, 0]
+        + np.squeeze(m[None])[1, 2] * np.expand_dims(v, 1)[2, 0] * np.ravel(m)[7]
+        + np.split(v, 2)[1][0] * np.take(v, 2) * np.take(m, [0, 2], axis=1)[1, 1]
+    )
+
+
+@program((V,))
+def padded_and_joined(v):
+    return (
+        np.pad(v, (1, 2), mode="edge").sum()
+        + np.pad(v, 2, mode="reflect")[0]
+        + np.pad(v, 1, constant_values=3.0).prod()
+        + np.hstack([v, v[:2]])[5] * np.vstack([v, v * 2])[1, 0]
+        + np.column_stack([v, v * v])[2, 1]
+        + np.diag(v)[1, 1] * np.trace(np.triu(np.outer(v, v)) + np.tril(np.outer(v, v), -1))
+    )
+
+
+@program((V,))
+def statistics(v):
+    m = np.outer(v, v) + 1
+    return (
+        v.std() * v.var()
+        + np.var(m, axis=0, ddof=1)[2]
+        + np.std(m)
+        + np.ptp(v)
+        + np.linalg.norm(v)
+        + np.linalg.norm(m, axis=1)[0]
+        + np.linalg.norm(v, 1)
+        + np.trapezoid(v, dx=0.5)
+        + np.diff(v, 2)[1] * np.logaddexp(v[0], v[1])
+    )
+
+
+@program((V,))
+def sums_by_labels(v):
+    m = np.outer(v, v) + np.arange(16.0).reshape(4, 4)
+    b = v.reshape(2, 2, 1)
+    return (
+        np.einsum("i,j,ij->", v, v, m)
+        + np.einsum("i,i->i", v, v)[1]
+        + np.einsum("ij,jk", m, m)[0, 1]
+        + np.einsum("bij,bjk->bik", b, b.reshape(2, 1, 2))[1, 0, 1]
+        + np.einsum("ij->j", m)[0]
+        + np.einsum("ij->ji", m)[2, 1] * np.inner(v, v)
+    )
+
+
+@program((V,))
+def small_numbers_keep_their_digits(v):
+    return (
+        1e9
+        * (np.log1p(v * 1e-9).sum() + 2 * np.expm1(v * 1e-9).sum() + 3 * np.sinh(v * 1e-9).sum())
+        + np.log1p(np.abs(v) * 5).sum()
+        + np.expm1(v * 2).prod()
+    )
+
+
+@program((V,))
+def nested_lists_of_values(v):
+    m = np.array([[v[0], 1.0], [2.0, v[1] * v[2]]])
+    return np.sum(m @ m) + math.log(v[2], 2) * np.log10(v[2]) + round(v[1] * 1.1, 1) * v[0]
+
+
+@program((V,))
+def a_helper_that_changes_what_it_is_given(v):
+    def squared(a, i):
+        a[i] = a[i] * a[i]
+        return a
+
+    v = squared(v.copy(), 0)
+    w = np.array(v)
+    w[1] = 3.0
+    return squared(w, 2).sum() * v.sum()
+
+
+@program(1.3)
+def an_inner_function_that_sets_an_item_outside(x):
+    v = np.array([x, x, 2.0])
+
+    def double(i):
+        v[i] = v[i] * 2 * x
+
+    double(0)
+    double(2)
+    return v.sum() * v[0]
+
+
+@program((V, M))
+def any_and_all(v, m):
+    return v.sum() if (v > 1).any() and not (m > 0).all() else v.prod()

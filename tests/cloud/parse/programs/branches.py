@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tests.cloud.parse.programs.table import V, program
@@ -240,3 +242,38 @@ def branch_over_arrays(x):
 @program(2.0, -2.0)
 def max_min_abs(x):
     return max(x, 1.0) * min(x, 0.5) + abs(x) + max(x, x * x, 0.1)
+
+
+@program(0.6, 1.5, 3.0)
+def a_function_that_data_choose(x):
+    f = math.sin if x > 2 else math.cos if x > 1 else (lambda v: v * v)
+    y = x
+    while y < 10:
+        y = y * 1.5 + abs(f(y))
+    return y
+
+
+@program(1.5, -1.5)
+def two_definitions_of_one_function(x):
+    if x > 0:
+
+        def h(a):
+            return a * x
+    else:
+
+        def h(a):
+            return a - x
+
+    return h(3.0) * h(x)
+
+
+@program(1.5, 2.5)
+def truth_beside_a_number(x):
+    return (x < 2 and x * x or x) + (x > 2 or x * 3)
+
+
+@program(0.5, 1.5)
+def structures_compared(x):
+    return (
+        x * 2 if (x > 1, [x > 0, 1]) == (True, [True, 1]) else x * 3 if [x > 1] != [False] else -x
+    )

@@ -216,3 +216,19 @@ def formatted(x):
     n = 3
     label = f"{n:03d}-{'a'!r}"
     return x * len(label)
+
+
+@program(1.3)
+def a_decorator_that_keeps_the_name_of_what_it_wraps(x):
+    def doubled(f):
+        @functools.wraps(f)
+        def twice(*args, **kwargs):
+            return 2 * f(*args, **kwargs)
+
+        return twice
+
+    @doubled
+    def squared(y):
+        return y * y
+
+    return squared(x)

@@ -166,3 +166,23 @@ def loop_that_may_not_run(x):
         x = x - 1
         y = y * 2 * x
     return x + y
+
+
+@program(1.3)
+def a_condition_that_assigns_and_a_count(x):
+    n = 0
+    while (y := x * 2**n) < 10:
+        n += 1
+    return y + n
+
+
+@program(0.3)
+def accumulated_pairs(x):
+    small, large = 0.0, 1.0
+    while (gap := large - small) > 0.2:
+        middle = small + gap / 2
+        if middle * middle > x:
+            large = middle
+        else:
+            small = middle
+    return gap * x + small

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import namedtuple
 from dataclasses import dataclass
@@ -231,3 +232,102 @@ def collatz(x):
         return steps(3 * n + 1, k + 1)
 
     return x * steps(7.0 + 0 * x, 0.0)
+
+
+@dataclasses.dataclass
+class Body:
+    place: object
+    speed: object = 0.0
+    turns: int = 0
+
+    def after(self, dt):
+        return Body(self.place + dt * self.speed, self.speed - dt * self.place, self.turns + 1)
+
+    def kick(self, by):
+        self.speed = self.speed + by
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    a: object
+    b: object
+
+
+@program(1.3, -0.4)
+def a_dataclass_that_each_turn_makes_anew(x):
+    body = Body(x, 1.0)
+    for _ in range(10):
+        body = body.after(0.1)
+    return body.place * body.speed * body.turns
+
+
+@program(1.3)
+def a_dataclass_made_anew_and_changed_in_one_turn(x):
+    body = Body(x, 1.0)
+    while body.place < 3:
+        body = body.after(0.1)
+        body.kick(0.5)
+    return body.place * body.speed * body.turns
+
+
+@program(1.3, 0.2)
+def a_frozen_dataclass_in_a_loop(x):
+    pair = Pair(x, x * 2)
+    while pair.a < 5:
+        pair = Pair(pair.a * 1.2, pair.b + pair.a)
+    return pair.a * pair.b
+
+
+@program(1.3)
+def a_recursion_that_carries_a_dataclass(x):
+    def run(body):
+        return body if body.place > 3 else run(body.after(0.1))
+
+    end = run(Body(x, 2.0))
+    return end.place + end.speed
+
+
+@program(1.3, -1.3)
+def one_of_two_dataclasses(x):
+    body = Body(x) if x > 0 else Body(-x, 1.0)
+    return dataclasses.replace(body, place=body.place * 2).place + body.speed
+
+
+@program(1.3)
+def dataclasses_in_a_list(x):
+    bodies = [Body(x, 1.0), Body(x * 2, 0.5)]
+    for _ in range(5):
+        bodies = [b.after(0.1) for b in bodies]
+    return bodies[0].place * bodies[1].speed
+
+
+@program(1.3, 5.0)
+def patterns_of_classes(x):
+    match Body(x, 2.0):
+        case Body(place=p) if p > 4:
+            return p
+        case Body(p, v):
+            return p * v
+
+
+@program(1.3, -1.0)
+def patterns_in_a_loop(x):
+    y = 0.0
+    for i in range(6):
+        match i % 3, bool(x > 1):
+            case 0, True:
+                y = y + x
+            case (1 | 2) as k, _:
+                y = y * x + k
+            case _:
+                y = y - 1
+    return y
+
+
+@program(1.3)
+def patterns_of_dicts_and_lists(x):
+    match {"kind": "mul", "a": x, "more": [x, 2.0, 3.0]}:
+        case {"kind": "add", "a": a}:
+            return a + 1
+        case {"kind": "mul", "a": a, "more": [b, *rest], **others}:
+            return a * b * sum(rest) * (len(others) + 1)

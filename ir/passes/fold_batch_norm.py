@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,15 +11,24 @@ from ir.ops import OUTPUT_AXIS
 from ir.ops.activation import Activation
 from ir.passes.rewrite import fixed_like, rewrite, uses
 
+Inputs = Sequence[Value | None]
+# (layer, batch norm, the batch norm's inputs) -> the weight and bias of both together
+Merge = Callable[[Node, Node, Inputs], tuple[Value, Value]]
+
 
 def fold_batch_norm(graph: Graph) -> Graph:
     """y = scale (conv(x, w) + b - mean) / deviation + bias is one convolution with other weights.
 
     Only where all weights are fixed and nothing else reads the convolution.
     """
+    return fold_where(graph, is_fixed, merged)
+
+
+def fold_where(graph: Graph, never_change: Callable[..., bool], merge: Merge) -> Graph:
+    """The same, by the caller's word on which leaves never change, with what `merge` makes."""
     count = uses(graph)
 
-    def fold(node: Node, inputs: Sequence[Value | None]) -> Value | None:
+    def fold(node: Node, inputs: Inputs) -> Value | None:
         x = inputs[0] if inputs else None
         if node.op.name != "batch_norm" or x is None or x.node is None or count[node.inputs[0]] > 1:
             return None
@@ -27,16 +36,16 @@ def fold_batch_norm(graph: Graph) -> Graph:
         plain = layer.attrs.get("activation") is Activation.none
         if layer.op.name not in OUTPUT_AXIS or not plain:
             return None
-        if not is_fixed(*layer.present_inputs[1:], *inputs[1:]):
+        if not never_change(*layer.present_inputs[1:], *inputs[1:]):
             return None
-        weights = _folded(layer, node, inputs)
+        weights = merge(layer, node, inputs)
         return layer.op.node((layer.inputs[0], *weights), layer.attrs, layer.source).results[0]
 
     return rewrite(graph, fold)
 
 
-def _folded(layer: Node, norm: Node, inputs: Sequence[Value | None]) -> tuple[Value, Value]:
-    """The weight and bias of both together."""
+def merged(layer: Node, norm: Node, inputs: Inputs) -> tuple[Value, Value]:
+    """The weight and bias of both together, computed in float64."""
     scale, bias, mean, variance = (
         v.data.astype(np.float64)  # type: ignore[union-attr]
         for v in inputs[1:]

@@ -1,0 +1,1 @@
+"""Five tasks written twice, with MindSpan and in PyTorch: how many statements each takes."""

@@ -1,0 +1,96 @@
+"""What is set inside of something: items of arrays, lists and dicts, attributes of objects."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from cloud.parse.functions import interpretable
+from cloud.parse.matching import Matching
+from cloud.parse.state import Scope
+from cloud.parse.structure import leaves
+from ir.graph import Value
+
+
+class Items(Matching):
+    def _set_attribute(self, x: Any, name: str, value: Any) -> None:
+        if isinstance(x, Value):
+            raise self.refused("an attribute of a value is set", "values never change")
+        self.touch(x)
+        setattr(x, name, value)
+
+    def _set_item(self, target: ast.Subscript, x: Any, key: Any, value: Any) -> None:
+        """x[key] = value: a tensor never changes, so the name gets another one."""
+        if isinstance(x, Value):
+            self._rebind(target, x, self.updated(x, key, value))
+        elif isinstance(x, np.ndarray):
+            parts = key if isinstance(key, tuple) else (key,)
+            if any(isinstance(p, Value) for p in (*parts, value)):
+                self._rebind(target, x, self.updated(self.as_value(x), key, value))
+            else:
+                new = x.copy()
+                new[key] = value
+                self._rebind(target, x, new)
+        elif isinstance(key, Value):
+            hint = "use a tensor, or a known number"
+            raise self.not_known(f"a {type(x).__name__} set at a value", hint, target)
+        else:
+            method = getattr(type(x), "__setitem__", None)
+            if interpretable(method):
+                self.call(method, (x, key, value), {})
+                return
+            self.touch(x)
+            x[key] = list(self.iterated(value)) if isinstance(key, slice) else value
+
+    def _rebind(self, target: ast.Subscript, old: Any, new: Any) -> None:
+        base = target.value
+        if not isinstance(base, (ast.Name, ast.Attribute, ast.Subscript)):
+            hint = "give the tensor a name first"
+            raise self.refused("an item of a tensor without a name is set", hint, target)
+        self._check_not_shared(old, base, target)
+        if isinstance(base, ast.Name):
+            self._store_where_it_is(base.id, new, target)
+        else:
+            self.assign(base, new)
+
+    def _store_where_it_is(self, name: str, new: Any, target: ast.AST) -> None:
+        """Give the variable that `name` means here, which may be of a function around, a value."""
+        if (scope := self._holder(name)) is not None:
+            self.touch(scope)
+            scope.vars[name] = new
+            return
+        raise self.refused(
+            f"{name}, an array from outside of what is traced, is changed",
+            "pass it in and return it, or change a copy",
+            target,
+        )
+
+    def _holder(self, name: str | None) -> Scope | None:
+        """The scope that holds the variable which the name means here."""
+        scope: Scope | None = self.scope
+        while scope is not None and name not in scope.vars:
+            scope = scope.parent
+        return scope
+
+    def _check_not_shared(self, old: Any, base: ast.expr, target: ast.AST) -> None:
+        """Refuse to change an array that another name, which is read later, stands for as well: in
+        Python it would change there too."""
+        while isinstance(base, (ast.Attribute, ast.Subscript)):
+            base = base.value
+        changed = base.id if isinstance(base, ast.Name) else None
+        holder = self._holder(changed)
+        for frame in self.frames:
+            scope, source = frame.scope.function(), frame.source
+            for name, held in scope.vars.items():
+                if name == changed and scope is holder:
+                    continue
+                if not any(x is old for x in leaves(held)):
+                    continue
+                if source.is_live_after(frame.node, name) and not source.sets(frame.node, name):
+                    raise self.refused(
+                        f"an array is changed that is also {name} of {source.name}",
+                        f"change a copy, or return the changed array and write {name} = …",
+                        target,
+                    )

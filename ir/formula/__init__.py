@@ -1,0 +1,1 @@
+"""Formulas over indices: domains of whole numbers, expressions, derivatives, loop programs."""

@@ -1,0 +1,91 @@
+"""People who call a server by hand, and rounds without HTTP whose clock is the test's own."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from fl_fleet import LENGTH, MODEL
+from fl_people import seeded
+
+from fl_server import messages as wire
+from fl_server import record
+from fl_server.clients import Caller, Clients
+from fl_server.enrolment import Authority
+from fl_server.rounds import Rounds
+from fl_server.secagg import labels
+from fl_server.secagg.client import Member, join
+from fl_server.secagg.keys import Identity
+from fl_server.secagg.policy import Memory, Policy
+from fl_server.settings import Settings, TaskSettings
+from fl_server.store import Store
+
+START = np.zeros(LENGTH, np.float32)
+
+
+def identity_of(name: bytes) -> Identity:
+    return Identity(name.ljust(32, b"."))
+
+
+def enrolment(identity: Identity, evidence: bytes, signer: Identity | None = None) -> wire.Enrol:
+    unsigned = wire.Enrol(identity.public, "default", evidence, bytes(64))
+    signature = (signer or identity).sign(labels.ENROL, unsigned.signed)
+    return replace(unsigned, signature=signature)
+
+
+def signed_headers(name: bytes, client: int, counter: int, method: str, path: str, body=b""):
+    signed = wire.request_signed(method, path, counter, body)
+    signature = identity_of(name).sign(labels.REQUEST, signed).hex()
+    return {"authorization": f"MS1 {client} {counter} {signature}"}
+
+
+def connection(server) -> socket.socket:
+    port = int(server.url.rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+class NeverTrains:
+    def train(self, weights, model):
+        raise AssertionError("a task that is declined was trained")
+
+
+class World:
+    """A store, its rounds and some enrolled members; `now` is set by the test."""
+
+    def __init__(self, folder: Path, **task: object) -> None:
+        self.now = 1000.0
+        self.settings = Settings(folder, clock=lambda: self.now, random=seeded("world"))
+        self.store = Store(folder)
+        self.authority = Authority(bytes(32))
+        self.restart()
+        self.digest = self.store.put_blob(MODEL)
+        self.rounds.create_task(TaskSettings(name="t", **task), self.digest, START)
+
+    def restart(self) -> None:
+        arguments = self.store, self.authority, self.settings, "token"
+        self.clients = Clients(*arguments)
+        self.rounds = Rounds(self.store, self.clients, self.settings)
+
+    def enrol(self, i: int) -> tuple[Member, Caller]:
+        identity = Identity(bytes([i + 1]) * 32)
+        certificate = self.clients.enrol(enrolment(identity, b"token")).certificate
+        member = Member(identity, certificate, self.authority.public)
+        return member, Caller(member.id, "default", certificate)
+
+    def join(self, i: int):
+        """Advertise for the open round; the state of the client comes out."""
+        member, caller = self.enrol(i)
+        reply = self.rounds.check_in(caller, wire.CheckIn("", 0, b""))
+        offer = wire.Offer.from_bytes(reply.body)
+        arguments = Policy(2), Memory(), seeded(i)
+        state = join(member, offer.context, offer.encoding, *arguments)
+        context = offer.context
+        answer = self.rounds.check_in(
+            caller, wire.CheckIn(context.task, context.round, state.message)
+        )
+        return caller, state, answer
+
+    def stages(self) -> list[str]:
+        return [entry["stage"] for entry in record.of_task(self.store, "t")]
