@@ -313,7 +313,7 @@ lite_status lite_resize(lite_session* s, const char* const* symbols, const int32
 lite_status lite_memory_info(lite_session* s, int32_t entry, lite_memory* memory) {
   Entry* e = entry_of(s, entry);
   if (e == nullptr || s->session.plan(*e, s->error) != Status::kOk) return code_of(s->error.status);
-  *memory = {e->planned_size(), e->least_size(), e->peak_size(), 0};
+  *memory = {e->planned_size(), e->least_size(), e->peak_size(), s->session.prepared_size()};
   for (uint32_t id = 0; id < s->session.model().weights(); ++id) {
     memory->weight_bytes += s->session.weight(id).size_bytes();
   }

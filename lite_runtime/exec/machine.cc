@@ -142,6 +142,7 @@ Status Machine::do_step(Step& step, Frame* frame, Frame** inner) {
       Context context;
       context.pool = options_.pool;
       context.scratch = frame->bytes + step.scratch_at;
+      context.prepared = step.prepared;
       Tensor* tensors = frame->tensors + step.tensors;
       [[maybe_unused]] const uint64_t number = static_cast<uint64_t>(&step - frame->routine->steps().begin());
       LITE_PROBE3("op_begin", step.op->name, number, step.kernel->isa);
