@@ -153,9 +153,9 @@ Status vector_batch_norm_train(const Call<Attrs>& call, float low, float high) {
   return Status::kOk;
 }
 template <typename Attrs>
-size_t batch_norm_train_scratch(const Call<Attrs>& call) {
+uint64_t batch_norm_train_scratch(const Call<Attrs>& call) {
   const RowParts parts(call.y());
-  return static_cast<size_t>((1 + 2 * parts.parts) * parts.n) * sizeof(float);
+  return static_cast<uint64_t>((1 + 2 * parts.parts) * parts.n) * sizeof(float);
 }
 
 // Where the forward pass limited y to [0, high], the gradient passes inside alone; input 5 is the bias then.
@@ -219,9 +219,9 @@ Status vector_batch_norm_train_dx(const Call<Attrs>& call, float high) {
   return Status::kOk;
 }
 template <typename Attrs>
-size_t batch_norm_train_dx_scratch(const Call<Attrs>& call) {
+uint64_t batch_norm_train_dx_scratch(const Call<Attrs>& call) {
   const RowParts parts(call.y());
-  return static_cast<size_t>((3 + 2 * parts.parts) * parts.n) * sizeof(float);
+  return static_cast<uint64_t>((3 + 2 * parts.parts) * parts.n) * sizeof(float);
 }
 
 // The sum of f(x) over a row; lanes behind its end do not count.
