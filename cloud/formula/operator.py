@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cloud.compile.cache import Cache
 from cloud.formula.affine import Gathered
 from cloud.formula.language import FormulaError
 from cloud.formula.lower import Step, lower
@@ -63,7 +64,7 @@ class Formula:
         self.body = [s for s in body if not _is_docstring(s)]
         self.attrs = attrs
         self.rules: dict[str, Callable[..., Any]] = {}
-        self._steps: dict[Any, list[Step | Gathered]] = {}
+        self._steps = Cache(most=256)
         if not self.body or not self.inputs:
             raise FormulaError("formula: want at least one input and one result, `y[i] = …`")
 
@@ -105,9 +106,7 @@ class Formula:
         """What the formula does for inputs like these, made once for each form."""
         shapes = {n: v.shape for n, v in zip(self.inputs, values, strict=True)}
         key = (*shapes.values(), *sorted(attrs.items()))
-        if key not in self._steps:
-            self._steps[key] = lower(self.reader(shapes, attrs))
-        return self._steps[key]
+        return self._steps.get(key, lambda: lower(self.reader(shapes, attrs)))
 
     def reader(self, shapes: Mapping[str, Sequence[Dim]], attrs: Mapping[str, Any]) -> Reader:
         """The formula, read for inputs of these shapes."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from cloud.compile.fuse_elementwise import fuse_elementwise
 from ir.errors import AttrError
 from ir.formula.domain import (
     Row,
@@ -37,6 +38,9 @@ from ir.formula.expression import (
 from ir.formula.nest import Nest, gathers
 from ir.formula.program import SUM, Program, read, words_of
 from ir.formula.schedule import piece_of, programs
+from ir.graph import Graph, Model, Value
+from ir.op import OPS
+from ir.operators import operators
 
 SEEDS = range(120)
 WIDTH = 5  # of the box that random domains lie in
@@ -182,6 +186,17 @@ def test_a_gather_at_a_stride_runs_by_residue_classes() -> None:
     assert sorted(g.out[0] for g in found) == [(0, 3), (1, 3)]
     pieces = tuple(p for g in found if (p := piece_of(g)) is not None)
     assert points(Program(SUM, 0, ((14,),), pieces), ()) == 10
+
+
+def test_a_build_for_a_model_has_the_operators_of_its_programs() -> None:
+    x, w = Value((9,), name="x"), Value((3,), name="w")
+    rows = (unit(1, 1), (2, -1))
+    body = apply("mul", Load(0, ((2, 1),)), apply("exp", Load(1, ((0, 1),))))
+    (program,) = programs(SUM, 0, (), [Nest(0, 1, rows, (), body)])
+    node = OPS["formula"].node([x, w], {"program": words_of(program)})
+    plain = fuse_elementwise(Graph((x,), (OPS["tanh"](OPS["abs"](x)),)))
+    model = Model({"infer": Graph((x, w), node.results), "other": plain})
+    assert operators(model) == {"formula", "mul", "exp", "fused_elementwise", "tanh", "abs"}
 
 
 def test_expressions_simplify() -> None:

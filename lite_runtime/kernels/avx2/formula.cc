@@ -2,13 +2,11 @@
 
 #include "kernels/avx2/vector.h"
 
-#define ISA avx2
-#define LITE_INSTRUCTIONS_ONLY
-namespace {
-using Isa = lite::Avx2;
-}
-#include "kernels/vector/fused.inc"
-
 namespace lite {
-KERNEL(formula, f32, avx2) { return run_formula<Isa>(call, run_instruction<FormulaRows<Isa>>); }
+
+template <>
+void run_instruction<Avx2>(const FusedInstruction& next, const FusedOperands& operands, int n);  // fused.cc has it
+
+KERNEL(formula, f32, avx2) { return run_formula<Avx2>(call); }
+
 }  // namespace lite

@@ -2,13 +2,11 @@
 
 #include "kernels/neon/vector.h"
 
-#define ISA neon
-#define LITE_INSTRUCTIONS_ONLY
-namespace {
-using Isa = lite::Neon;
-}
-#include "kernels/vector/fused.inc"
-
 namespace lite {
-KERNEL(formula, f32, neon) { return run_formula<Isa>(call, run_instruction<FormulaRows<Isa>>); }
+
+template <>
+void run_instruction<Neon>(const FusedInstruction& next, const FusedOperands& operands, int n);  // fused.cc has it
+
+KERNEL(formula, f32, neon) { return run_formula<Neon>(call); }
+
 }  // namespace lite

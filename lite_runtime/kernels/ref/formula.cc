@@ -32,6 +32,7 @@ Status run_piece(const FormulaProgram& program, const FormulaPiece& piece, const
   const auto element = [&](int load, int64_t offset) {
     return forms.elements[load] < 0 ? static_cast<float>(offset) : call.in[piece.load[load].input].f32()[offset];
   };
+  Status status = Status::kOk;
   const auto some = [&](const int64_t* at, int64_t done, int n) {
     float plain[kTile];  // the values where there is no body
     if (piece.has_body) tiles.start(n);
@@ -39,24 +40,23 @@ Status run_piece(const FormulaProgram& program, const FormulaPiece& piece, const
       for (int k = 0; k < n; ++k) plain[k] = element(i, at[i] + (done + k) * forms.form[i].steps[lane]);
       if (piece.has_body) std::memcpy(tiles.input(i).elements, plain, sizeof plain[0] * static_cast<size_t>(n));
     }
-    const bool good = !piece.has_body || tiles.run() == Status::kOk;
+    if (piece.has_body) status = tiles.run();
     const float* values = piece.has_body ? tiles.result(0).f32() : plain;
     for (int k = 0; k < n; ++k) {
       float* y = call.y().f32() + at[piece.loads] + (done + k) * forms.form[piece.loads].steps[lane];
       *y = meet(program.kind, *y, values[k]);
     }
-    return good;
   };
-  bool good = true;
   const auto rows = [&](const int64_t* from, int n, int64_t turns, int loop) {
     for (int64_t turn = 0; turn < turns; ++turn) {
       int64_t at[kMostFusedInputs + 1];
       for (int i = 0; i <= piece.loads; ++i) at[i] = from[i] + turn * forms.form[i].steps[loop];
-      for (int done = 0; done < n && good; done += kTile) good = some(at, done, std::min(kTile, n - done));
+      for (int done = 0; done < n && status == Status::kOk; done += kTile) some(at, done, std::min(kTile, n - done));
     }
   };
   for (int64_t i = 0; i < loops.items(); ++i) {
-    if (!loops.run(i, rows) || !good) return Status::kBadFile;
+    if (!loops.run(i, rows)) return Status::kBadFile;
+    LITE_TRY(status);
   }
   return Status::kOk;
 }

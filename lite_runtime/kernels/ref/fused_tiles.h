@@ -42,8 +42,10 @@ class FusedTilesOfRef {
       std::fill_n(reinterpret_cast<int32_t*>(tiles_[program_.inputs + i].elements), n, program_.constant[i]);
     }
   }
+  // Fails where this build lacks an operator of the program.
   Status run() {
     for (int i = 0; i < program_.count; ++i) {
+      if (kernels_[i] == nullptr) return Status::kNoKernel;
       const FusedInstruction& next = program_.instructions[i];
       const FusedOp op = fused_op(next.code);
       Tensor in[3];

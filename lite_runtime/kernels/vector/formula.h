@@ -7,6 +7,7 @@
 #include "kernels/formula.h"
 #include "kernels/formula_loops.h"
 #include "kernels/kernels.h"
+#include "kernels/vector/fused.h"
 #include "kernels/vector/math.h"
 #include "kernels/vector/reduce.h"
 #include "kernels/vector/share.h"
@@ -18,7 +19,7 @@ namespace lite {
 
 // What one thread works on.
 template <class Isa>
-class FormulaRows {
+class FormulaRows : public FusedOperands {
  public:
   using V = typename Isa::V;
 
@@ -38,40 +39,35 @@ class FormulaRows {
       std::memcpy(&value, body.constant + i, sizeof value);
       std::fill_n(tiles_[body.inputs + i], kFormulaTile, value);
     }
-    for (int i = 0; i < std::max(body.operands(), 1); ++i) at_[i] = tiles_[i];
+    for (int i = 0; i < std::max(body.operands(), 1); ++i) elements[i] = tiles_[i];
+    first_register = body.first_register();
     is_product_ = piece.has_body && body.count == 1 && body.instructions[0].code == code::mul &&
                   kind == FormulaKind::sum && !is_only && piece.loads == 2 && is_load(body, 0) && is_load(body, 1) &&
                   from_[0] != nullptr && from_[1] != nullptr;
   }
 
-  // So many rows of n lanes, `loop` leads from one to the next; short ones many at a time. run(instruction, tiles, n):
-  // one instruction of the body.
-  template <typename Run>
-  void rows(const int64_t* from, int n, int64_t turns, int loop, const Run& run) {
+  // So many rows of n lanes, `loop` leads from one to the next; short ones many at a time.
+  void rows(const int64_t* from, int n, int64_t turns, int loop) {
     int64_t at[kMostFusedInputs + 1];
     for (int i = 0; i <= piece_.loads; ++i) leap_[i] = forms_.form[i].steps[loop];
     if (is_product_ && products(from, n, turns)) return;
     std::copy_n(from, piece_.loads + 1, at);
     for (int64_t some; turns > 0; turns -= some) {
       some = std::min<int64_t>(turns, kFormulaTile / n);
-      compute(at, n, static_cast<int>(some), run);
+      compute(at, n, static_cast<int>(some));
       for (int i = 0; i <= piece_.loads; ++i) at[i] += some * leap_[i];
     }
   }
 
-  float* operand(int i) { return at_[i]; }
-  float* target(int i) { return at_[piece_.body.first_register() + i]; }
-
  private:
   bool is_load(const FusedProgram& body, int k) const { return body.instructions[0].operands[k] == k; }
 
-  template <typename Run>
-  void compute(const int64_t* at, int n, int rows, const Run& run) {
+  void compute(const int64_t* at, int n, int rows) {
     for (int i = 0; i < piece_.loads; ++i) ready(i, at[i], n, rows);
-    const float* values = at_[0];
+    const float* values = elements[0];
     if (piece_.has_body) {
-      for (int i = 0; i < piece_.body.count; ++i) run(piece_.body.instructions[i], *this, n * rows);
-      values = target(piece_.body.result[0]);
+      for (int i = 0; i < piece_.body.count; ++i) run_instruction<Isa>(piece_.body.instructions[i], *this, n * rows);
+      values = elements[first_register + piece_.body.result[0]];
     }
     float* y = y_ + at[piece_.loads];
     for (int i = 0; i < rows; ++i, values += n, y += leap_[piece_.loads]) take(values, y, n);
@@ -94,10 +90,10 @@ class FormulaRows {
   void ready(int i, int64_t offset, int n, int rows) {
     const bool is_dense = step_[i] == 1 && (rows == 1 || leap_[i] == n);
     if (is_dense && from_[i] != nullptr) {
-      at_[i] = const_cast<float*>(from_[i] + offset);  // operands are only read
+      elements[i] = const_cast<float*>(from_[i] + offset);  // operands are only read
       return;
     }
-    at_[i] = tiles_[i];
+    elements[i] = tiles_[i];
     for (int row = 0; row < rows; ++row) gather(i, offset + row * leap_[i], n, tiles_[i] + row * n);
   }
   void gather(int i, int64_t offset, int n, float* tile) const {
@@ -249,13 +245,11 @@ class FormulaRows {
   bool is_product_ = false;
   const float* from_[kMostFusedInputs];                              // null: the form is a number
   int64_t step_[kMostFusedInputs + 1], leap_[kMostFusedInputs + 1];  // from lane to lane, from row to row
-  float* at_[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters];
   alignas(64) float tiles_[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters][kFormulaTile];
 };
 
-// run(instruction, rows, n) for every instruction on every row
-template <class Isa, typename Run>
-Status run_formula(const Call<formula_attrs>& call, const Run& run) {
+template <class Isa>
+Status run_formula(const Call<formula_attrs>& call) {
   FormulaProgram program;
   if (!program.read(call.attrs.program, call.inputs)) return Status::kBadArgument;
   int64_t sizes[kMostFormulaSizes];
@@ -276,9 +270,7 @@ Status run_formula(const Call<formula_attrs>& call, const Run& run) {
     parallel_for(call.context.pool, items, share(items, cost), [&](int64_t begin, int64_t end) {
       FormulaLoops loops = whole;
       FormulaRows<Isa> mine(piece, forms, program.kind, is_only, call);
-      const auto rows = [&](const int64_t* from, int n, int64_t turns, int loop) {
-        mine.rows(from, n, turns, loop, run);
-      };
+      const auto rows = [&](const int64_t* from, int n, int64_t turns, int loop) { mine.rows(from, n, turns, loop); };
       for (int64_t item = begin; item < end && good; ++item) {
         if (!loops.run(item, rows)) good = false;
       }

@@ -63,23 +63,34 @@ inline int64_t common_row(const FusedSource* sources, int count, int64_t total) 
   return row;
 }
 
+// Where the elements of a program's operands are at the moment.
+struct FusedOperands {
+  float* elements[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters];
+  int first_register = 0;
+};
+
+// One instruction on n elements; <isa>/fused.cc has it.
+template <class Isa>
+void run_instruction(const FusedInstruction& next, const FusedOperands& operands, int n);
+
 // What one thread works on.
 template <class Isa>
-class FusedTiles {
+class FusedTiles : public FusedOperands {
  public:
   FusedTiles(const FusedProgram& program, const FusedSource* sources, Tensor* out)
       : program_(program), sources_(sources), out_(out) {
+    first_register = program.first_register();
     for (int i = 0; i < program.inputs; ++i) {
-      at_[i] = tiles_[i];
+      elements[i] = tiles_[i];
       if (sources[i].kind == FusedSource::one) fill(tiles_[i], *sources[i].tensor, 0, kFusedTile);
     }
     for (int i = 0; i < program.constants; ++i) {
       float value;
       std::memcpy(&value, program.constant + i, sizeof value);
-      at_[program.inputs + i] = tiles_[program.inputs + i];
+      elements[program.inputs + i] = tiles_[program.inputs + i];
       std::fill_n(tiles_[program.inputs + i], kFusedTile, value);
     }
-    for (int i = program.first_register(); i < program.operands(); ++i) at_[i] = tiles_[i];
+    for (int i = program.first_register(); i < program.operands(); ++i) elements[i] = tiles_[i];
   }
 
   // Makes elements [begin, begin + n) of the inputs ready; results that are floats are written where they belong.
@@ -96,36 +107,33 @@ class FusedTiles {
         }
         const Place place(source.rows, begin / source.row);
         if (!source.repeats) show(i, source, place.from + inside, n);
-        if (source.repeats) fill(at_[i] = tiles_[i], *source.tensor, place.from, n);
+        if (source.repeats) fill(elements[i] = tiles_[i], *source.tensor, place.from, n);
       }
     }
     for (int i = 0; i < program_.results; ++i) {
-      if (out_[i].dtype == DType::f32) at_[program_.first_register() + program_.result[i]] = out_[i].f32() + begin;
+      if (out_[i].dtype == DType::f32) elements[program_.first_register() + program_.result[i]] = out_[i].f32() + begin;
     }
   }
   // Writes the results that are truth values.
   void finish(int64_t begin, int n) {
     for (int i = 0; i < program_.results; ++i) {
       if (out_[i].dtype == DType::f32) continue;
-      const float* from = at_[program_.first_register() + program_.result[i]];
+      const float* from = elements[program_.first_register() + program_.result[i]];
       uint8_t* to = out_[i].template as<uint8_t>() + begin;
       over<Isa>(
           n, [&](int64_t k, int lanes) { Isa::store_truths(to + k, Isa::to_mask(Isa::load(from + k, lanes)), lanes); });
     }
   }
 
-  float* operand(int i) { return at_[i]; }
-  float* target(int i) { return at_[program_.first_register() + i]; }
-
  private:
   // Elements of an input that lie behind each other: numbers where they are, truth values as lanes of ones or zeros.
   void show(int i, const FusedSource& source, int64_t from, int n) {
     if (source.tensor->dtype == DType::f32) {
-      at_[i] = source.tensor->f32() + from;
+      elements[i] = source.tensor->f32() + from;
       return;
     }
     const uint8_t* truths = source.tensor->template as<uint8_t>() + from;
-    float* to = at_[i] = tiles_[i];
+    float* to = elements[i] = tiles_[i];
     over<Isa>(n, [=](int64_t k, int lanes) {
       Isa::store(to + k, Isa::to_lanes(Isa::load_truths(truths + k, lanes)), lanes);
     });
@@ -150,7 +158,7 @@ class FusedTiles {
   // Elements of several rows.
   void stretch(int i, const FusedSource& source, int64_t begin, int n) {
     Place place(source.rows, begin / source.row);
-    float* to = at_[i] = tiles_[i];
+    float* to = elements[i] = tiles_[i];
     int64_t inside = begin % source.row;
     for (int64_t done = 0; done < n; place.advance(source.rows), inside = 0) {
       const int64_t run = std::min(source.row - inside, n - done);
@@ -169,13 +177,12 @@ class FusedTiles {
   const FusedProgram& program_;
   const FusedSource* sources_;
   Tensor* out_;
-  float* at_[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters];
   alignas(64) float tiles_[kMostFusedInputs + kMostFusedConstants + kMostFusedRegisters][kFusedTile];
 };
 
-// run(instruction, tiles, n) for every instruction on every tile
-template <class Isa, typename Run>
-Status run_fused(const Call<fused_elementwise_attrs>& call, Run run) {
+// Every instruction on every tile.
+template <class Isa>
+Status run_fused(const Call<fused_elementwise_attrs>& call) {
   FusedProgram program;
   if (!program.read(call.attrs.program.data(), call.attrs.program.size, call.inputs)) return Status::kBadArgument;
   const int64_t total = call.y().elements();
@@ -191,7 +198,8 @@ Status run_fused(const Call<fused_elementwise_attrs>& call, Run run) {
                    n = std::min<int64_t>(kFusedTile, last - at);
                    if (row > 1) n = std::min(n, row - at % row);
                    tiles.start(at, static_cast<int>(n));
-                   for (int i = 0; i < program.count; ++i) run(program.instructions[i], tiles, static_cast<int>(n));
+                   for (int i = 0; i < program.count; ++i)
+                     run_instruction<Isa>(program.instructions[i], tiles, static_cast<int>(n));
                    tiles.finish(at, static_cast<int>(n));
                  }
                });

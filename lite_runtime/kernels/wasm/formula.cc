@@ -2,13 +2,11 @@
 
 #include "kernels/wasm/vector.h"
 
-#define ISA wasm
-#define LITE_INSTRUCTIONS_ONLY
-namespace {
-using Isa = lite::Wasm;
-}
-#include "kernels/vector/fused.inc"
-
 namespace lite {
-KERNEL(formula, f32, wasm) { return run_formula<Isa>(call, run_instruction<FormulaRows<Isa>>); }
+
+template <>
+void run_instruction<Wasm>(const FusedInstruction& next, const FusedOperands& operands, int n);  // fused.cc has it
+
+KERNEL(formula, f32, wasm) { return run_formula<Wasm>(call); }
+
 }  // namespace lite
