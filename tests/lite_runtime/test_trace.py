@@ -19,6 +19,7 @@ from tests.lite_runtime.control_models import newton
 from tests.lite_runtime.models import cnn_batch, linear_model, open_model, small_cnn
 from tests.native import native_build, run_tool
 
+pytestmark = pytest.mark.timeout(900)  # with the build
 PROBES = {"load", "plan", "op_begin", "op_end"}
 
 
