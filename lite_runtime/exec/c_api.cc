@@ -94,7 +94,8 @@ lite_status open_session(const lite_options* given, lite_session** out, char* te
   } else if ((s = lite::create<lite_session>()) == nullptr) {
     error.set(Status::kOutOfMemory, "no memory for a session");
   } else {
-    const lite::Limits limits{static_cast<size_t>(o.most_memory), o.most_steps, o.timeout_s, o.most_depth};
+    const lite::Limits limits{static_cast<size_t>(std::min<uint64_t>(o.most_memory, SIZE_MAX)), o.most_steps,
+                              o.timeout_s, o.most_depth};
     const SessionOptions options{o.threads, o.backend, o.check_finite != 0, limits};
     if (open(s->session, options, error) != Status::kOk) {
       lite::destroy(s);
@@ -257,9 +258,10 @@ lite_status lite_set_input(lite_session* s, int32_t entry, int32_t input, const 
   tensor.data = given->data;
   tensor.dtype = static_cast<DType>(given->dtype);
   tensor.shape.size = given->rank;
-  if (given->size_bytes != tensor.size_bytes()) {
-    return code_of(s->error.set(Status::kBadArgument, "input %.60s: %zu bytes, want %zu", name, given->size_bytes,
-                                tensor.size_bytes()));
+  const uint64_t size = static_cast<uint64_t>(tensor.elements()) * lite::size_of(tensor.dtype);
+  if (given->size_bytes != size) {
+    return code_of(s->error.set(Status::kBadArgument, "input %.60s: %zu bytes, want %llu", name, given->size_bytes,
+                                static_cast<unsigned long long>(size)));
   }
   return code_of(e->set_input(static_cast<uint32_t>(input), tensor, s->error));
 }
@@ -311,7 +313,7 @@ lite_status lite_resize(lite_session* s, const char* const* symbols, const int32
 lite_status lite_memory_info(lite_session* s, int32_t entry, lite_memory* memory) {
   Entry* e = entry_of(s, entry);
   if (e == nullptr || s->session.plan(*e, s->error) != Status::kOk) return code_of(s->error.status);
-  *memory = {e->planned_size(), e->least_size(), e->peak_size(), 0};
+  *memory = {e->planned_size(), e->least_size(), e->peak_size(), s->session.prepared_size()};
   for (uint32_t id = 0; id < s->session.model().weights(); ++id) {
     memory->weight_bytes += s->session.weight(id).size_bytes();
   }

@@ -66,7 +66,7 @@ bool is_finite(const Tensor& tensor) {
 }
 
 Machine::Machine(const RunOptions& options) : options_(options) {
-  static_assert(sizeof(Cell) == Cell::kHead, "elements stand behind it");
+  static_assert(sizeof(Cell) <= Cell::kHead, "elements stand behind it");
   constexpr double kLongest = 1e9;  // seconds: longer ones do not fit the clock
   const double timeout_s = std::min(options.limits.timeout_s, kLongest);
   if (timeout_s > 0) deadline_ = now_ns() + static_cast<int64_t>(timeout_s * 1e9);
@@ -142,6 +142,7 @@ Status Machine::do_step(Step& step, Frame* frame, Frame** inner) {
       Context context;
       context.pool = options_.pool;
       context.scratch = frame->bytes + step.scratch_at;
+      context.prepared = step.prepared;
       Tensor* tensors = frame->tensors + step.tensors;
       [[maybe_unused]] const uint64_t number = static_cast<uint64_t>(&step - frame->routine->steps().begin());
       LITE_PROBE3("op_begin", step.op->name, number, step.kernel->isa);

@@ -36,6 +36,7 @@ from tests.random_graphs import random_model, random_symbolic_graph
 SECONDS_EACH = 20
 MODELS = 10  # that forgeries are made of
 MOST_MEMORY, MOST_STEPS, MOST_DEPTH = 1 << 26, 100_000, 1000
+LIMITS = {"most_memory": MOST_MEMORY, "most_steps": MOST_STEPS, "most_depth": MOST_DEPTH}
 Rng = np.random.Generator
 Mutation = Callable[[bytes, Rng, list[bytes]], bytes]
 
@@ -129,20 +130,13 @@ def _with_hashes(file: bytes, out: bytearray, index_size: int) -> bytes:
 def outcome(file: bytes) -> str:
     """What becomes of a file: refused, ran, or failed in some entry."""
     try:
-        session = lite.load(
-            file,
-            threads=1,
-            most_memory=MOST_MEMORY,
-            most_steps=MOST_STEPS,
-            most_depth=MOST_DEPTH,
-            timeout_s=SECONDS_EACH / 2,
-        )
+        session = lite.load(file, threads=1, timeout_s=SECONDS_EACH / 2, **LIMITS)
     except lite.LiteError as error:
         return _one_line("refused", error)
     found = "ran"
     for entry in session.entries:
         try:
-            session.run(_inputs(session, entry), entry)
+            session.run(ones(session, entry), entry)
             session.to_bytes()
         except lite.LiteError as error:
             found = _one_line("failed", error)
@@ -153,7 +147,8 @@ def _one_line(found: str, error: lite.LiteError) -> str:
     return found if str(error).isprintable() else f"{found} with {str(error)!r}"
 
 
-def _inputs(session: lite.Session, entry: str) -> dict[str, np.ndarray]:
+def ones(session: lite.Session, entry: str) -> dict[str, np.ndarray]:
+    """Inputs of an entry at its present sizes, of ones; single ones where that would be large."""
     arrays = {}
     shapes = session.input_shapes(entry)
     for info, shape in zip(session.inputs(entry), shapes, strict=True):

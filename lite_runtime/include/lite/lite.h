@@ -70,7 +70,8 @@ typedef struct lite_options {
   size_t struct_size;   /* sizeof(lite_options), so that later versions can add fields */
   int32_t threads;      /* 1 to 256 */
   int32_t check_finite; /* 1: stop at the first input or result that holds a NaN or an infinity; keep weights */
-  const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "avx512", "neon" */
+  const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "avxvnni", "avx512", "avx512vnni",
+                           "neon", "dotprod", "i8mm", "wasm"; what it lacks comes from a lower one */
   uint64_t most_memory; /* bytes that a run may want for results, frames and tapes; 0: any number */
   int64_t most_steps;   /* nodes that a run may execute, those in turns of loops counted each time; 0: any number */
   double timeout_s;     /* of a run; 0: none. Looked at between nodes */
@@ -163,7 +164,7 @@ typedef struct lite_memory {
   size_t planned_bytes; /* of the arena that a run of the entry wants: results and scratch */
   size_t least_bytes;   /* no plan could do with less */
   size_t peak_bytes;    /* that the last run of the entry took at most, with sub-graphs and tapes; 0: there was none */
-  size_t weight_bytes;  /* of the weights, all entries together */
+  size_t weight_bytes;  /* of the weights, all entries together, and of copies that kernels packed for themselves */
 } lite_memory;
 
 LITE_API lite_status lite_memory_info(lite_session* session, int32_t entry, lite_memory* memory);
