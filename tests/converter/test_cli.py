@@ -84,6 +84,16 @@ def test_int8_with_a_float_head_that_trains(
     assert lite.load(target).entries == ["infer", "loss", "train"]
 
 
+def test_a_model_that_trains_in_parts(ms_convert: Run, exported: Exported, tmp_path: Path) -> None:
+    target = tmp_path / "out.ms"
+    code, _, _ = ms_convert(exported("mlp"), "-o", target, "--train", "--accumulate")
+    assert code == 0
+    session = lite.load(target)
+    assert session.entries == ["infer", "loss", "train", "accumulate", "apply"]
+    promised = [k for k in session.metadata if k.startswith("memory.")]
+    assert promised == sorted(f"memory.{entry}" for entry in session.entries)
+
+
 def test_the_report_is_json_on_request(ms_convert: Run, exported: Exported, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     code, out, _ = ms_convert(
@@ -125,6 +135,7 @@ def test_shapes_outputs_and_real_check_data(
         ["m.onnx", "--train", "--optimizer", "newton"],
         ["m.onnx", "--train", "--loss", "hinge"],
         ["m.onnx", "--trainable", "fc.*"],
+        ["m.onnx", "--accumulate"],
         ["m.onnx", "--keep-float", "fc.*"],
         ["m.onnx", "--tol", "small"],
         ["m.ms"],

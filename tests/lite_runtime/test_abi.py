@@ -9,6 +9,7 @@ import pytest
 from tests.lite_runtime.abi import functions_declared, functions_exported, layout, structs
 from tests.native import native_build
 
+pytestmark = pytest.mark.timeout(900)  # with the build
 COMMITTED = (Path(__file__).parent / "abi.txt").read_text().splitlines()
 
 

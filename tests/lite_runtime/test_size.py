@@ -18,6 +18,7 @@ from tests.helpers import ROOT
 from tests.lite_runtime.models import control_models, linear_model, small_cnn
 from tests.native import model_build, native_build, run_tool
 
+pytestmark = pytest.mark.timeout(900)  # with the build
 CONSUMER = Path(__file__).parent / "consumer"
 C_LIBRARY = {"libc.so.6", "libm.so.6", "libpthread.so.0", "ld-linux-x86-64.so.2"}
 

@@ -19,6 +19,7 @@ from tests.lite_runtime.control_models import newton
 from tests.lite_runtime.models import cnn_batch, linear_model, open_model, small_cnn
 from tests.native import native_build, run_tool
 
+pytestmark = pytest.mark.timeout(900)  # with the build
 PROBES = {"load", "plan", "op_begin", "op_end"}
 
 
@@ -40,7 +41,7 @@ def test_a_trace_has_every_node_of_every_run_in_order() -> None:
     ran = [n for n in session.nodes("train") if n.op != "reshape"]  # a view takes no time
     assert len(runs) == 3
     assert [n["name"] for n in nodes] == 3 * [n.op for n in ran]
-    assert nodes[0]["args"]["source"].startswith("models.py:")
+    assert nodes[0]["args"]["source"] == ran[0].source != ""
     each = len(ran)
     for i, node in enumerate(nodes):
         assert inside(node, runs[i // each])

@@ -14,7 +14,7 @@
 #include "core/utf8.h"
 #include "exec/session.h"
 #include "format/expression.h"
-#include "kernels/quantized_layers.h"
+#include "kernels/wasm/quantized_layers.h"
 #include "lite/lite.h"
 
 // Counts the program's allocations and what is not given back, and lets one of them fail: glibc lets a program that is
