@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ir.dtype import DType
+from ir.errors import GraphError
 from ir.graph import Node, Value
 from ir.op import Op
 from ir.ops.activation import Activation, activate
@@ -28,6 +29,7 @@ _OWN = {
         "    return (tape[1], tape[0]) if tape else (tape, np.zeros(shape, dtype))"
     )
 }
+PROGRAMS = ("formula",)
 CONTROL = ("cond", "while_loop", "call")
 _EXPRESSIONS = {"empty_tape": "None", "push": "(x, tape)"}
 
@@ -41,9 +43,14 @@ def expression(node: Node, args: Sequence[str]) -> str:
 
 def definitions(nodes: Iterable[Node]) -> dict[str, str]:
     """The functions, classes and numbers that the nodes' expressions name, in a good order; the
-    modules that these need as `import` lines."""
+    modules that these need as `import` lines. Raises GraphError for operators that are programs."""
     found: dict[str, str] = {}
     for node in nodes:
+        if node.op.name in PROGRAMS:
+            raise GraphError(
+                f"{node.op.name} at {node.source or 'an unknown place'}: its reference runs a "
+                "program, which has no text; want operators of numpy"
+            )
         for n in filter(None, (node, _activation(node))):
             if n.op.name not in CONTROL and not _is_plain(n) and _template(n.op) is None:
                 _define(n.op.name, n.op, found)
