@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from cloud.formula import source as formula
 from ir.dtype import DType
-from ir.errors import GraphError
 from ir.graph import Node, Value
 from ir.op import Op
 from ir.ops.activation import Activation, activate
@@ -29,7 +29,6 @@ _OWN = {
         "    return (tape[1], tape[0]) if tape else (tape, np.zeros(shape, dtype))"
     )
 }
-PROGRAMS = ("formula",)
 CONTROL = ("cond", "while_loop", "call")
 _EXPRESSIONS = {"empty_tape": "None", "push": "(x, tape)"}
 
@@ -43,14 +42,12 @@ def expression(node: Node, args: Sequence[str]) -> str:
 
 def definitions(nodes: Iterable[Node]) -> dict[str, str]:
     """The functions, classes and numbers that the nodes' expressions name, in a good order; the
-    modules that these need as `import` lines. Raises GraphError for operators that are programs."""
+    modules that these need as `import` lines."""
     found: dict[str, str] = {}
     for node in nodes:
-        if node.op.name in PROGRAMS:
-            raise GraphError(
-                f"{node.op.name} at {node.source or 'an unknown place'}: its reference runs a "
-                "program, which has no text; want operators of numpy"
-            )
+        if node.op.name == "formula":
+            found |= definitions(formula.operators_in(node))
+            found[formula.name_of(node)] = formula.definition(node, expression)
         for n in filter(None, (node, _activation(node))):
             if n.op.name not in CONTROL and not _is_plain(n) and _template(n.op) is None:
                 _define(n.op.name, n.op, found)
@@ -131,6 +128,7 @@ def _matmul(node: Node, args: Sequence[str]) -> str:
 _PLAIN: dict[str, Callable[[Node, Sequence[str]], str]] = {
     "slice": _slices,
     "matmul": _matmul,
+    "formula": formula.call,
     "cast": lambda node, args: f"{args[0]}.astype({attribute(node.attrs['to'])})",
 }
 

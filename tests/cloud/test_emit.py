@@ -13,10 +13,8 @@ from cloud import ops
 from cloud.autodiff import vjp
 from cloud.emit import MOST_INLINE, python_source
 from cloud.interpreter import run
-from cloud.reference_source import PROGRAMS
 from ir.cases import samples
 from ir.dtype import DType
-from ir.errors import GraphError
 from ir.graph import Constant, Graph, Value, Weight
 from ir.op import Case, Op
 from ir.symbol import symbol
@@ -27,7 +25,7 @@ from tests.random_control import random_control_graph
 FLOAT_SAMPLES = [
     pytest.param(op, case, id=f"{op.name}[{case}]")
     for op, case in samples()
-    if not op.gives_tuple and op.name not in ("empty_tape", "push", *PROGRAMS)
+    if not op.gives_tuple and op.name not in ("empty_tape", "push")
 ]  # tapes stay inside
 
 
@@ -44,12 +42,6 @@ def test_the_text_of_every_sample_gives_the_graphs_numbers(op: Op, case: Case) -
     arrays = sample_arrays64(op, case)
     y = compiled(python_source(graph, "f"))(*arrays)
     np.testing.assert_array_equal(y, run(graph, *arrays)[0])
-
-
-def test_an_operator_that_is_a_program_is_refused() -> None:
-    (op, case), *_ = ((op, case) for op, case in samples() if op.name == "formula")
-    with pytest.raises(GraphError, match=r"formula at .*: its reference runs a program"):
-        python_source(sample_graph(op, case), "f")
 
 
 def test_names_of_inputs_are_kept_and_made_fit_for_python() -> None:

@@ -30,7 +30,7 @@ struct BatchProduct {
   // Small products are shared whole, in parts of which each has scratch of its own; large ones share their rows.
   int64_t parts() const { return products > 1 && cost() < kShared ? std::min<int64_t>(products, 8) : 1; }
   template <class Tile>
-  size_t scratch_bytes() const {
+  uint64_t scratch_bytes() const {
     return (Gemm<Tile>::scratch_bytes(n, k) + 63) / 64 * 64;
   }
 
@@ -70,7 +70,7 @@ Status gemm_matmul(const Call<matmul_attrs>& call) {
   const BatchProduct one(call);
   const auto run = [&](const Context& context, int64_t p) {
     one.run<Tile>(context, a.f32() + matrix_offset(a.shape, y.shape, p) * one.m * one.k,
-                           b.f32() + matrix_offset(b.shape, y.shape, p) * one.k * one.n, y.f32() + p * one.m * one.n);
+                  b.f32() + matrix_offset(b.shape, y.shape, p) * one.k * one.n, y.f32() + p * one.m * one.n);
   };
   const int64_t parts = one.parts(), products = one.products;
   if (parts == 1) {
@@ -79,15 +79,14 @@ Status gemm_matmul(const Call<matmul_attrs>& call) {
   }
   parallel_for(call.context.pool, parts, share(parts, products * one.cost() / parts), [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
-      const Context alone = {static_cast<char*>(call.context.scratch) + part * one.scratch_bytes<Tile>(),
-                             nullptr};
+      const Context alone = {static_cast<char*>(call.context.scratch) + part * one.scratch_bytes<Tile>(), nullptr};
       for (int64_t p = products * part / parts; p < products * (part + 1) / parts; ++p) run(alone, p);
     }
   });
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
+uint64_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
   const BatchProduct one(call);
   return one.parts() * one.scratch_bytes<Tile>();
 }
@@ -109,7 +108,7 @@ Status gemm_linear(const Call<linear_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_linear_scratch(const Call<linear_attrs>& call) {
+uint64_t gemm_linear_scratch(const Call<linear_attrs>& call) {
   return Gemm<Tile>::scratch_bytes(call.in[1].dim(0), call.in[1].dim(1));
 }
 
