@@ -25,8 +25,8 @@ from tests.random_control import random_control_graph
 FLOAT_SAMPLES = [
     pytest.param(op, case, id=f"{op.name}[{case}]")
     for op, case in samples()
-    if not op.gives_tuple and op.name not in ("empty_tape", "push")  # tapes stay inside
-]
+    if not op.gives_tuple and op.name not in ("empty_tape", "push")
+]  # tapes stay inside
 
 
 def compiled(source: str, name: str = "f") -> Callable[..., Any]:
