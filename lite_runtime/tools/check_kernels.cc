@@ -163,7 +163,7 @@ class Checker {
       body();  // faults cannot be survived on other threads; the run without any came first
     } else if (const int number = survives(body, kCallSeconds); number != 0) {
       return number == kTimeIsUp ? "still running after " + std::to_string(kCallSeconds) + " s"
-                               : "left its tensors (signal " + std::to_string(number) + ")";
+                                 : "left its tensors (signal " + std::to_string(number) + ")";
     }
     for (size_t i = 0; i < call.blocks.size(); ++i) {
       if (!memory_.intact(static_cast<int>(i), call.blocks[i])) return "wrote outside of a tensor";

@@ -72,7 +72,7 @@ auto without_alarm(const F& f) {
 
 // By the host: calls body(context); 1 where that traps.
 extern "C" __attribute__((import_module("host"), import_name("survives"))) int host_survives(void (*body)(const void*),
-                                                                                            const void* context);
+                                                                                             const void* context);
 
 // Calls f() and returns 0, or 1 where it traps.
 template <typename F>
