@@ -65,14 +65,13 @@ export class Session {
 
   /** What the file says about the model, by key. */
   get metadata() {
-    const all = {};
     const at = this.#scratch();
-    for (let i = 0; i < this.#wasm.lite_metadata_count(this.#at); ++i) {
+    const pairs = Array.from({ length: this.#wasm.lite_metadata_count(this.#at) }, (_, i) => {
       this.#check(this.#wasm.lite_metadata(this.#at, i, at, at + 4));
       const view = this.#view();
-      all[this.#text(view.getUint32(at, true))] = this.#text(view.getUint32(at + 4, true));
-    }
-    return all;
+      return [this.#text(view.getUint32(at, true)), this.#text(view.getUint32(at + 4, true))];
+    });
+    return Object.fromEntries(pairs); // which gives names such as __proto__ no power
   }
 
   /** What an entry takes, in order: name, dtype, and shape, in which a size that varies is a text. */
@@ -99,25 +98,21 @@ export class Session {
       }
     }
     takes.forEach((info, i) => {
-      if (!(info.name in inputs)) throw new LiteError(`input ${info.name} is missing; want ${list(takes)}`);
+      if (!Object.hasOwn(inputs, info.name)) throw new LiteError(`input ${info.name} is missing; want ${list(takes)}`);
       this.#setInput(row.number, i, info, tensorOf(inputs[info.name], info));
     });
     this.#check(this.#wasm.lite_run(this.#at, row.number));
-    const results = {};
-    this.outputs(entry).forEach((info, i) => {
+    const results = this.outputs(entry).map((info, i) => {
       const tensor = this.#read((at) => this.#wasm.lite_output(this.#at, row.number, i, at));
-      results[info.name] = new Tensor(this.#copyOf(tensor), tensor.shape);
+      return [info.name, new Tensor(this.#copyOf(tensor), tensor.shape)];
     });
-    return results;
+    return Object.fromEntries(results);
   }
 
   /** Copies of the weights by name, as Tensors: all but constants, or the trainable ones alone. */
   weights({ trainable = false } = {}) {
-    const all = {};
-    for (const [name, weight] of this.#weights) {
-      if (!trainable || weight.kind === "trainable") all[name] = this.weight(name);
-    }
-    return all;
+    const wanted = this.weightInfos.filter((info) => !trainable || info.kind === "trainable");
+    return Object.fromEntries(wanted.map(({ name }) => [name, this.weight(name)]));
   }
 
   /** A copy of one weight. */
@@ -396,9 +391,16 @@ function kindOf(Type) {
 
 let own; // the module beside this file, compiled once
 
+function compiled() {
+  own ??= compile(new URL("lite.wasm", import.meta.url)).catch((error) => {
+    own = undefined; // so that the next session tries again
+    throw error;
+  });
+  return own;
+}
+
 async function instantiate(wasm) {
-  own = wasm === undefined ? (own ?? compile(new URL("lite.wasm", import.meta.url))) : own;
-  const module = await (wasm === undefined ? own : compile(wasm));
+  const module = await (wasm === undefined ? compiled() : compile(wasm));
   let memory;
   const instance = await WebAssembly.instantiate(module, { wasi_snapshot_preview1: system(() => memory) });
   memory = instance.exports.memory;
