@@ -43,7 +43,7 @@ def build(
     accuracy = float(np.mean(session.run(unseen.x).argmax(axis=1) == unseen.y))
     say(f"digits.ms: {(folder / 'digits.ms').stat().st_size} bytes, accuracy {accuracy:.3f}")
     write_whole(folder / "examples.json", json.dumps(examples(known, unseen)).encode())
-    for path in (*PAGE.iterdir(), RUNTIME / "lite.js", wasm):
+    for path in (*PAGE.iterdir(), *RUNTIME.glob("*.js"), wasm):
         shutil.copy(path, folder / path.name)
     return accuracy
 

@@ -297,8 +297,8 @@ def test_names_that_mean_something_to_javascript_mean_nothing() -> None:
 
 
 def test_the_module_is_found_beside_the_script(tmp_path: Path) -> None:
-    shutil.copy(LITE_JS, tmp_path)
-    shutil.copy(wasm_build("lite_wasm") / "bin/lite.wasm", tmp_path)
+    for file in (*LITE_JS.parent.glob("*.js"), wasm_build("lite_wasm") / "bin/lite.wasm"):
+        shutil.copy(file, tmp_path)
     (tmp_path / "model.ms").write_bytes(model_file.write(linear_model()))
     (tmp_path / "use.mjs").write_text(
         "import { readFile } from 'node:fs/promises';"

@@ -34,7 +34,8 @@ function train() {
   const losses = [];
   const started = performance.now();
   for (let step = 0; step < STEPS; ++step) {
-    const known = Array.from({ length: REHEARSED }, (_, i) => examples.known[(step * REHEARSED + i) % examples.known.length]);
+    const turn = (i) => (step * REHEARSED + i) % examples.known.length;
+    const known = Array.from({ length: REHEARSED }, (_, i) => examples.known[turn(i)]);
     const batch = [...taught, ...known];
     const x = new Float32Array(batch.length * SIDE * SIDE);
     batch.forEach(({ pixels }, i) => x.set(pixels, i * SIDE * SIDE));
