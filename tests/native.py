@@ -47,6 +47,14 @@ def fuzz_build(compiler: str) -> Path:
     )  # fmt: skip
 
 
+def sanitized_build(sanitizer: str, target: str) -> Path:
+    """The same with one of the compiler's sanitizers: "thread", or "address,undefined"."""
+    name = sanitizer.partition(",")[0]
+    return _build(
+        name, target, f"-DLITE_SANITIZE={sanitizer}", "-DLITE_ISAS=avx2;neon", "-DLITE_WERROR=OFF"
+    )
+
+
 def aarch64_build(target: str) -> Path:
     """The same for AArch64: programs run under qemu-aarch64. Skips the test without the tools."""
     _need(PACKAGES)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "core/probe.h"
 
 namespace lite {
 namespace {
@@ -41,9 +42,11 @@ Entry::~Entry() {
   for (uint32_t i = 0; i < count_; ++i) destroy(routines_[i]);
 }
 
-Status Entry::load(const Model& model, uint32_t number, Tensor* weights, const char* backend, Error& error) {
+Status Entry::load(const Model& model, uint32_t number, Tensor* weights, const char* backend, Prepared* prepared,
+                   Error& error) {
   model_ = &model;
   weights_ = weights;
+  prepared_ = prepared;
   const size_t most = size_t{kRoles} * model.entries();
   if (!routines_.allocate(most) || !by_number_.allocate(most)) {
     return error.set(Status::kOutOfMemory, "no memory for an entry");
@@ -66,7 +69,7 @@ Status Entry::reach(const char* backend, uint32_t number, Role role, Routine** r
     if (known == nullptr) return error.set(Status::kOutOfMemory, "no memory for a graph");
     routines_[count_] = known;
     known->set_index(count_++);
-    LITE_TRY(known->load(*model_, number, role, weights_, backend, error));
+    LITE_TRY(known->load(*model_, number, role, weights_, backend, prepared_, error));
   }
   *routine = known;
   return Status::kOk;
@@ -113,6 +116,7 @@ Status Entry::apply_sizes(Error& error) {
   find_needs();
   planned_size_ = static_cast<size_t>(std::min<uint64_t>(needs_[0], SIZE_MAX));
   least_size_ = least_[0];
+  LITE_PROBE3("plan", name(), uint64_t{planned_size_}, uint64_t{least_size_});
   return Status::kOk;
 }
 

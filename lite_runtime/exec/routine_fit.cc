@@ -52,10 +52,13 @@ Status Routine::fit(const Sizes& sizes, Error& error) {
   for (uint32_t i = 0; i < steps_.size(); ++i) {
     LITE_TRY(evaluate_attrs(sizes, i, error));
     LITE_TRY(check_step(i, error));
+    prepare(i);
     LITE_TRY(measure(i, error));
     cost_ += steps_[i].cost;
   }
-  return lay_out(error);
+  LITE_TRY(lay_out(error));
+  fitted_ = true;
+  return Status::kOk;
 }
 
 // Fills the operator's attribute struct, word by word (core/attrs.h).
@@ -158,6 +161,20 @@ bool Routine::check_control(const Step& step) const {
   }
 }
 
+// Finds what its kernel makes of weights, where all inputs but the first are weights that never change. Attributes may
+// follow the sizes: only those of the first fit are prepared for.
+void Routine::prepare(uint32_t number) {
+  Step& step = steps_[number];  // check_step has gathered its tensors
+  if (step.action != Action::kernel || step.kernel->prepare == nullptr || step.given != step.inputs) return;
+  for (int32_t k = 1; k < step.inputs; ++k) {
+    const int32_t id = step.ids[k];
+    if (id < 0 || value_of(id) >= 0 || model_->is_writable(static_cast<uint32_t>(id))) return;
+  }
+  step.prepared =
+      prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs, out_.data(),
+                      attrs_.data() + step.attrs, struct_words(*step.op) * sizeof(int32_t), !fitted_);
+}
+
 // How long its results and its scratch are, and whether they are single numbers.
 Status Routine::measure(uint32_t number, Error& error) {
   Step& step = steps_[number];  // check_step has gathered its tensors
@@ -176,7 +193,8 @@ Status Routine::measure(uint32_t number, Error& error) {
     step.action = step.scalar != nullptr ? Action::scalar : Action::kernel;
   }
   if (step.scratch < 0) return Status::kOk;
-  const uint64_t size = step.kernel->scratch(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
+  const uint64_t size =
+      step.kernel->scratch(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs, step.prepared);
   if (size > kMostScratch) {
     return error.set(Status::kOutOfMemory, "%s: no memory for scratch of %llu bytes", place(number).text,
                      static_cast<unsigned long long>(size));

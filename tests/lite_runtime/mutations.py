@@ -1,8 +1,9 @@
-"""Damaged and hostile model files: `python -m tests.lite_runtime.mutations PLAIN FORGED SEED`.
+"""Damaged and hostile files: `python -m tests.lite_runtime.mutations PLAIN FORGED SEED [EACH]`.
 
 Opens PLAIN files with random damage, which must all be refused, and FORGED ones, whose index was
 changed and whose hashes were then made right again, so that they reach the checks behind the
-hashes: those may run or be refused. Prints counts as JSON. Crashes and hangs end the process.
+hashes: those may run or be refused. Then EACH forgeries (`forgeries.py`) of each of ten models,
+some kinds of which must all be refused. Prints counts as JSON. Crashes and hangs end the process.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import lite_runtime as lite
 from ir import model_file
 from ir.graph import Model
 from tests.lite_runtime.forge import TRAILER, with_hashes
+from tests.lite_runtime.forgeries import FORGERIES, NEVER
 from tests.lite_runtime.models import (
     control_models,
     every_dtype,
@@ -32,6 +34,7 @@ from tests.lite_runtime.models import (
 from tests.random_graphs import random_model, random_symbolic_graph
 
 SECONDS_EACH = 20
+MODELS = 10  # that forgeries are made of
 MOST_MEMORY, MOST_STEPS, MOST_DEPTH = 1 << 26, 100_000, 1000
 LIMITS = {"most_memory": MOST_MEMORY, "most_steps": MOST_STEPS, "most_depth": MOST_DEPTH}
 Rng = np.random.Generator
@@ -154,7 +157,32 @@ def ones(session: lite.Session, entry: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def main(plain: int, forged: int, seed: int) -> None:
+def attack(file: bytes, files: list[bytes]) -> str:
+    """What becomes of a mutated file, in time: else the process ends."""
+    signal.alarm(SECONDS_EACH)
+    found = "same" if file in files else outcome(file)
+    signal.alarm(0)
+    return found
+
+
+def structured(each: int, seed: int, files: list[bytes], counts: Counter[str]) -> list[str]:
+    """`each` forgeries of every one of ten files; those that ran and may not have."""
+    silent = []
+    for number in range(each * MODELS):
+        rng = np.random.default_rng([seed, 1, number])
+        forgery = FORGERIES[rng.integers(len(FORGERIES))]
+        mutated = forgery(files[number % MODELS], rng)
+        if mutated is None:
+            counts["structured without"] += 1
+            continue
+        found = attack(mutated, files)
+        counts[f"structured {forgery.__name__} {found}"] += 1
+        if forgery.__name__ in NEVER and found not in ("refused", "same"):
+            silent.append(f"{forgery.__name__} with seed {seed}, number {number}: {found}")
+    return silent
+
+
+def main(plain: int, forged: int, seed: int, each: int = 0) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
     files = originals()
     counts: Counter[str] = Counter()
@@ -164,13 +192,12 @@ def main(plain: int, forged: int, seed: int) -> None:
         file = files[rng.integers(len(files))]
         mutation = PLAIN[rng.integers(len(PLAIN))] if number < plain else forge
         mutated = mutation(file, rng, files)
-        signal.alarm(SECONDS_EACH)
-        found = "same" if mutated in files else outcome(mutated)
-        signal.alarm(0)
+        found = attack(mutated, files)
         kind = "plain" if number < plain else "forged"
         counts[f"{kind} {found}"] += 1
         if kind == "plain" and found not in ("refused", "same"):
             silent.append(f"{mutation.__name__} with seed {seed}, number {number}")
+    silent += structured(each, seed, files, counts)
     print(json.dumps({"counts": counts, "silent": silent}))
 
 

@@ -1,6 +1,6 @@
 #include "kernels/kernels.h"
-#include "kernels/quantized_layers.h"
 #include "kernels/wasm/fixed_point.h"
+#include "kernels/wasm/quantized_layers.h"
 
 namespace lite {
 namespace {
