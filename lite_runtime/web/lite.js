@@ -205,8 +205,10 @@ export class Session {
     row[`${which}s`] ??= Array.from({ length: this.#wasm[`lite_${which}_count`](this.#at, row.number) }, (_, i) => {
       const tensor = this.#read((at) => this.#wasm[`lite_${which}`](this.#at, row.number, i, at));
       const text = this.#scratch();
+      const first = this.#wasm.lite_weight_count(this.#at); // the id of the first input
+      const id = which === "input" ? first + i : this.#wasm.lite_output_id(this.#at, row.number, i);
       const shape = tensor.shape.map((_, axis) => {
-        this.#check(this.#wasm[`lite_${which}_size`](this.#at, row.number, i, axis, text, ROOM));
+        this.#check(this.#wasm.lite_size_text(this.#at, row.number, id, axis, text, ROOM));
         const size = this.#text(text);
         return /^\d+$/.test(size) ? Number(size) : size;
       });
