@@ -13,7 +13,7 @@ set(CMAKE_AR llvm-ar-19)
 set(CMAKE_RANLIB llvm-ranlib-19)
 # What every engine has that has SIMD.
 set(CMAKE_CXX_FLAGS_INIT "-msimd128 -mbulk-memory -mnontrapping-fptoint -msign-ext -mmutable-globals -fno-exceptions")
-# The last -O decides whether clang calls a wasm-opt that it finds, and an old one breaks SIMD: without one, it does not.
+# The last -O decides whether clang calls a wasm-opt that it finds, and an old one breaks SIMD: with -O0 it does not.
 # The stack stands first in memory, so that one that is full is a trap.
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-O0 -Wl,--stack-first -Wl,-z,stack-size=1048576 -Wl,--gc-sections -Wl,--strip-all")
 # There are no threads, and nothing to look for.

@@ -38,13 +38,13 @@ def build(
     `wasm`: lite.wasm. Raises ConvertError or OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for path in (*PAGE.iterdir(), *RUNTIME.glob("*.js"), wasm):
+        shutil.copy(path, folder / path.name)
+    write_whole(folder / "examples.json", json.dumps(examples(known, unseen)).encode())
     make_base(folder / "digits.ms", known)
     session = lite.load(folder / "digits.ms")
     accuracy = float(np.mean(session.run(unseen.x).argmax(axis=1) == unseen.y))
     say(f"digits.ms: {(folder / 'digits.ms').stat().st_size} bytes, accuracy {accuracy:.3f}")
-    write_whole(folder / "examples.json", json.dumps(examples(known, unseen)).encode())
-    for path in (*PAGE.iterdir(), RUNTIME / "lite.js", wasm):
-        shutil.copy(path, folder / path.name)
     return accuracy
 
 

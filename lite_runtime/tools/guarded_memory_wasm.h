@@ -31,9 +31,10 @@ class GuardedMemory {
   static int turns(size_t blocks) { return static_cast<int>(blocks); }
   void turn(int block) { last_ = block; }
 
-  // `size` bytes of rubbish in slot `i`, or at the end of memory; null when they do not fit.
-  uint8_t* place(int i, size_t size) {
-    if (i >= kSlots || size + 2 * kMargin > kSlotBytes) return nullptr;
+  // `wanted` bytes of rubbish in slot `i`, or at the end of memory; null when they do not fit.
+  uint8_t* place(int i, uint64_t wanted) {
+    if (i >= kSlots || wanted > kSlotBytes - 2 * kMargin) return nullptr;
+    const size_t size = static_cast<size_t>(wanted);
     const bool last = i == last_;
     uint8_t* block = base_ + static_cast<size_t>((last ? kSlots : i) + 1) * kSlotBytes - size - (last ? 0 : kMargin);
     std::memset(block - kMargin, kRubbish, size + kMargin + (last ? 0 : kMargin));

@@ -62,7 +62,7 @@ export interface Options {
   timeoutS?: number;
   /** Sub-graphs inside of each other, as in a recursion; 100,000 by default. */
   mostDepth?: number;
-  /** The module, where it does not lie beside lite.js. */
+  /** The module, where it does not lie beside lite.js: itself, its bytes, or its address as seen from lite.js. */
   wasm?: string | URL | ArrayBuffer | Uint8Array | WebAssembly.Module;
 }
 

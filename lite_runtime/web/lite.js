@@ -8,26 +8,10 @@
 //
 // A session is an instance of the module with a memory of its own: it needs no closing, and shares nothing.
 
-/** An error of the runtime, or of what it was given: one line. `status` is the name of lite.h's code. */
-export class LiteError extends Error {
-  constructor(message, status = "bad_argument") {
-    super(message);
-    this.name = "LiteError";
-    this.status = status;
-  }
-}
+import { instantiate } from "./module.js";
+import { ARRAYS, arrayOf, bytesOf, LiteError, Tensor, tensorOf } from "./tensor.js";
 
-/** A dense, row-major tensor: `data` is a typed array, `shape` a list of numbers. */
-export class Tensor {
-  constructor(data, shape = [data.length]) {
-    const elements = shape.reduce((a, b) => a * b, 1);
-    if (elements !== data.length) {
-      throw new LiteError(`tensor: ${data.length} elements, want ${elements} for a shape of [${shape}]`);
-    }
-    this.data = data;
-    this.shape = [...shape];
-  }
-}
+export { LiteError, Tensor };
 
 /** An open model. */
 export class Session {
@@ -65,14 +49,13 @@ export class Session {
 
   /** What the file says about the model, by key. */
   get metadata() {
-    const all = {};
     const at = this.#scratch();
-    for (let i = 0; i < this.#wasm.lite_metadata_count(this.#at); ++i) {
+    const pairs = Array.from({ length: this.#wasm.lite_metadata_count(this.#at) }, (_, i) => {
       this.#check(this.#wasm.lite_metadata(this.#at, i, at, at + 4));
       const view = this.#view();
-      all[this.#text(view.getUint32(at, true))] = this.#text(view.getUint32(at + 4, true));
-    }
-    return all;
+      return [this.#text(view.getUint32(at, true)), this.#text(view.getUint32(at + 4, true))];
+    });
+    return Object.fromEntries(pairs); // which gives names such as __proto__ no power
   }
 
   /** What an entry takes, in order: name, dtype, and shape, in which a size that varies is a text. */
@@ -99,25 +82,21 @@ export class Session {
       }
     }
     takes.forEach((info, i) => {
-      if (!(info.name in inputs)) throw new LiteError(`input ${info.name} is missing; want ${list(takes)}`);
+      if (!Object.hasOwn(inputs, info.name)) throw new LiteError(`input ${info.name} is missing; want ${list(takes)}`);
       this.#setInput(row.number, i, info, tensorOf(inputs[info.name], info));
     });
     this.#check(this.#wasm.lite_run(this.#at, row.number));
-    const results = {};
-    this.outputs(entry).forEach((info, i) => {
+    const results = this.outputs(entry).map((info, i) => {
       const tensor = this.#read((at) => this.#wasm.lite_output(this.#at, row.number, i, at));
-      results[info.name] = new Tensor(this.#copyOf(tensor), tensor.shape);
+      return [info.name, new Tensor(this.#copyOf(tensor), tensor.shape)];
     });
-    return results;
+    return Object.fromEntries(results);
   }
 
   /** Copies of the weights by name, as Tensors: all but constants, or the trainable ones alone. */
   weights({ trainable = false } = {}) {
-    const all = {};
-    for (const [name, weight] of this.#weights) {
-      if (!trainable || weight.kind === "trainable") all[name] = this.weight(name);
-    }
-    return all;
+    const wanted = this.weightInfos.filter((info) => !trainable || info.kind === "trainable");
+    return Object.fromEntries(wanted.map(({ name }) => [name, this.weight(name)]));
   }
 
   /** A copy of one weight. */
@@ -226,8 +205,10 @@ export class Session {
     row[`${which}s`] ??= Array.from({ length: this.#wasm[`lite_${which}_count`](this.#at, row.number) }, (_, i) => {
       const tensor = this.#read((at) => this.#wasm[`lite_${which}`](this.#at, row.number, i, at));
       const text = this.#scratch();
+      const first = this.#wasm.lite_weight_count(this.#at); // the id of the first input
+      const id = which === "input" ? first + i : this.#wasm.lite_output_id(this.#at, row.number, i);
       const shape = tensor.shape.map((_, axis) => {
-        this.#check(this.#wasm[`lite_${which}_size`](this.#at, row.number, i, axis, text, ROOM));
+        this.#check(this.#wasm.lite_size_text(this.#at, row.number, id, axis, text, ROOM));
         const size = this.#text(text);
         return /^\d+$/.test(size) ? Number(size) : size;
       });
@@ -306,17 +287,6 @@ export class Session {
   }
 }
 
-const ARRAYS = {
-  f32: Float32Array,
-  f16: Uint16Array, // bits: JavaScript knows no such numbers
-  i8: Int8Array,
-  u8: Uint8Array,
-  i32: Int32Array,
-  i64: BigInt64Array,
-  bool: Uint8Array, // of 0 and 1
-  f64: Float64Array,
-};
-
 // lite.h's numbers, and where the fields of its structs lie (layout.cc).
 const DTYPES = ["none", ...Object.keys(ARRAYS)];
 const KINDS = ["constant", "trainable", "state", "frozen"];
@@ -337,96 +307,3 @@ const ERROR_BYTES = 256;
 const ROOM = 256;
 
 const list = (infos) => infos.map((info) => info.name).join(", ") || "none";
-
-const isSingle = (value) => ["number", "bigint", "boolean"].includes(typeof value);
-
-function bytesOf(data, place = "data") {
-  if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-  if (data instanceof ArrayBuffer) return new Uint8Array(data);
-  throw new LiteError(`${place}: want its bytes, an ArrayBuffer or a typed array`);
-}
-
-// What was given for an input, with its shape.
-function tensorOf(given, info) {
-  const place = `input ${info.name}`;
-  if (given instanceof Tensor) return new Tensor(arrayOf(given.data, info.dtype, place), given.shape);
-  const data = arrayOf(isSingle(given) ? [given] : given, info.dtype, place);
-  const known = info.shape.filter((size) => typeof size === "number").reduce((a, b) => a * b, 1);
-  const free = info.shape.length - info.shape.filter((size) => typeof size === "number").length;
-  const size = free === 0 ? 1 : data.length / known;
-  if (free > 1 || !Number.isInteger(size) || known * size !== data.length) {
-    const advice = free > 1 ? "; want a Tensor, which says its shape" : "";
-    throw new LiteError(`${place}: ${data.length} elements for a shape of [${info.shape}]${advice}`);
-  }
-  return new Tensor(data, info.shape.map((own) => (typeof own === "number" ? own : size)));
-}
-
-// A typed array of a type: lists of numbers that it can hold, floats of another width, integers that fit.
-function arrayOf(data, dtype, place) {
-  const Wanted = ARRAYS[dtype];
-  if (data instanceof Wanted) return data;
-  const name = data?.constructor?.name ?? typeof data;
-  if (!Array.isArray(data) && !(ArrayBuffer.isView(data) && "length" in data)) {
-    throw new LiteError(`${place}: ${name}, want ${Wanted.name}`);
-  }
-  const kind = kindOf(Wanted);
-  if (Array.isArray(data) && !data.every(isSingle)) {
-    throw new LiteError(`${place}: a list of more than numbers; want a flat list, or a Tensor`);
-  }
-  if (!Array.isArray(data) && (kindOf(data.constructor) !== kind || dtype === "f16")) {
-    throw new LiteError(`${place}: ${name}, want ${Wanted.name}`);
-  }
-  if (kind === "float") return Wanted.from(data, Number);
-  const array = dtype === "i64" ? toBigInts(data, place) : Wanted.from(data, Number);
-  const wrong = array.findIndex((value, i) => value != data[i]); // as 1n == 1
-  if (wrong >= 0) throw new LiteError(`${place}: ${data[wrong]} does not fit ${dtype}`);
-  return array;
-}
-
-function toBigInts(data, place) {
-  const whole = (value) => typeof value === "bigint" || Number.isSafeInteger(value);
-  const wrong = data.findIndex((value) => !whole(value));
-  if (wrong >= 0) throw new LiteError(`${place}: ${data[wrong]} does not fit i64`);
-  return BigInt64Array.from(data, BigInt);
-}
-
-function kindOf(Type) {
-  return Type === Float32Array || Type === Float64Array ? "float" : "integer";
-}
-
-let own; // the module beside this file, compiled once
-
-async function instantiate(wasm) {
-  own = wasm === undefined ? (own ?? compile(new URL("lite.wasm", import.meta.url))) : own;
-  const module = await (wasm === undefined ? own : compile(wasm));
-  let memory;
-  const instance = await WebAssembly.instantiate(module, { wasi_snapshot_preview1: system(() => memory) });
-  memory = instance.exports.memory;
-  instance.exports._initialize();
-  return instance.exports;
-}
-
-async function compile(wasm) {
-  if (wasm instanceof WebAssembly.Module) return wasm;
-  if (!(wasm instanceof URL) && typeof wasm !== "string") return WebAssembly.compile(bytesOf(wasm, "wasm"));
-  const url = new URL(wasm, import.meta.url);
-  if (url.protocol === "file:") return WebAssembly.compile(await (await import("node:fs/promises")).readFile(url));
-  const response = await fetch(url);
-  if (!response.ok) throw new LiteError(`${url}: ${response.status} ${response.statusText}`, "io");
-  return WebAssembly.compile(await response.arrayBuffer());
-}
-
-// What the C library imports. It has a clock, and no files.
-function system(memory) {
-  const BAD_FILE = 8;
-  return {
-    clock_time_get(_clock, _precision, at) {
-      const now = BigInt(Math.round(performance.now() * 1e6));
-      new DataView(memory().buffer).setBigUint64(at, now, true);
-      return 0;
-    },
-    fd_close: () => BAD_FILE,
-    fd_seek: () => BAD_FILE,
-    fd_write: () => BAD_FILE,
-  };
-}

@@ -13,7 +13,7 @@ import pytest
 import lite_runtime as lite
 from examples.package_data import DataError
 from examples.web import digits, site
-from examples.web.__main__ import Handler
+from examples.web.__main__ import Handler, main
 from tests.examples.browser import Page, chromium, served
 from tests.helpers import ROOT
 from tests.native import wasm_build
@@ -88,6 +88,16 @@ def test_the_base_reads_digits_of_people_it_never_saw(
     found = session.run(data[1].x).argmax(axis=1)
     assert np.mean(found == data[1].y) > 0.93
     assert [w.kind for w in session.weight_infos if w.name.startswith("head.")] == ["trainable"] * 2
+
+
+def test_a_missing_module_is_one_line(
+    data: tuple[digits.Digits, digits.Digits], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere, cache = str(tmp_path / "nowhere.wasm"), str(ROOT / "out/data")
+    wanted = ["--wasm", nowhere, "--data", cache, "--out", str(tmp_path / "site"), "--build-only"]
+    assert main(wanted) == 1
+    said = capsys.readouterr().err
+    assert said == f"web: [Errno 2] No such file or directory: '{nowhere}'\n"
 
 
 def test_the_page_reads_what_is_drawn(page: Page) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from cloud.train.optim import SGD
 from converter import TrainSpec, convert
 from ir import model_file
 from ir.dtype import DType
-from ir.graph import Graph, Model, Value
+from ir.graph import Graph, Model, Value, Weight
 from ir.op import OPS
 from tests.helpers import ROOT
 from tests.lite_runtime import mutations
@@ -32,7 +34,7 @@ from tests.lite_runtime.models import (
     small_cnn,
     two_weights,
 )
-from tests.lite_runtime.web.node import Job, JobError, array, in_node, run
+from tests.lite_runtime.web.node import LITE_JS, Job, JobError, array, in_node, run
 from tests.native import wasm_build
 from tests.test_kernels import Findings, findings, listed
 
@@ -275,6 +277,37 @@ def test_options_reach_the_runtime() -> None:
         "bad_argument",
     )
     assert str(unknown).startswith("backend avx2: want ")
+
+
+def test_names_that_mean_something_to_javascript_mean_nothing() -> None:
+    x = Value((1,), name="constructor")
+    w = Weight(np.float32([2]), name="__proto__")
+    model = Model({"toString": Graph((x,), (x * w,), ("__proto__",))}, {"__proto__": "text"})
+    missing, found, weights, metadata = one(
+        model_file.write(model),
+        run({}),
+        run({"constructor": [3]}, "toString"),
+        {"do": "weights"},
+        {"do": "metadata"},
+    )
+    assert str(missing) == "input constructor is missing; want constructor"
+    assert array(found["__proto__"]).tolist() == [6]
+    assert array(weights["__proto__"]).tolist() == [2]
+    assert metadata == {"__proto__": "text"}
+
+
+def test_the_module_is_found_beside_the_script(tmp_path: Path) -> None:
+    for file in (*LITE_JS.parent.glob("*.js"), wasm_build("lite_wasm") / "bin/lite.wasm"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "model.ms").write_bytes(model_file.write(linear_model()))
+    (tmp_path / "use.mjs").write_text(
+        "import { readFile } from 'node:fs/promises';"
+        "import { Session } from './lite.js';"
+        "const session = await Session.load(await readFile('model.ms'));"
+        "console.log(session.entries.join());"
+    )
+    done = subprocess.run(["node", "use.mjs"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("infer,train\n", "")
 
 
 def test_control_flow_runs() -> None:

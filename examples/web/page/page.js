@@ -29,19 +29,25 @@ function probabilities(pixels) {
   return powers.map((p) => p / sum);
 }
 
-// Steps on everything taught so far, each with some of the base's digits; the losses of the first and the last one.
+// Digits as inputs of the entries `loss` and `train`.
+function batchOf(digits) {
+  const x = new Float32Array(digits.length * SIDE * SIDE);
+  digits.forEach(({ pixels }, i) => x.set(pixels, i * SIDE * SIDE));
+  return { x, label: Int32Array.from(digits, ({ label }) => label) };
+}
+
+const lossOfTaught = () => session.run(batchOf(taught), "loss").loss.data[0];
+
+// Steps on everything taught so far, each with some of the base's digits; the loss of what was taught before and after.
 function train() {
-  const losses = [];
+  const before = lossOfTaught();
   const started = performance.now();
   for (let step = 0; step < STEPS; ++step) {
-    const known = Array.from({ length: REHEARSED }, (_, i) => examples.known[(step * REHEARSED + i) % examples.known.length]);
-    const batch = [...taught, ...known];
-    const x = new Float32Array(batch.length * SIDE * SIDE);
-    batch.forEach(({ pixels }, i) => x.set(pixels, i * SIDE * SIDE));
-    const label = Int32Array.from(batch, ({ label }) => label);
-    losses.push(session.run({ x, label, lr: 0.05 }, "train").loss.data[0]);
+    const turn = (i) => (step * REHEARSED + i) % examples.known.length;
+    const known = Array.from({ length: REHEARSED }, (_, i) => examples.known[turn(i)]);
+    session.run({ ...batchOf([...taught, ...known]), lr: 0.05 }, "train");
   }
-  return { first: losses[0], last: losses.at(-1), ms: performance.now() - started };
+  return { before, after: lossOfTaught(), ms: performance.now() - started };
 }
 
 // ---- The board ----
@@ -120,9 +126,10 @@ function teach(label) {
     return;
   }
   taught.push({ label, pixels: current });
-  const { first, last, ms } = train();
+  const { before, after, ms } = train();
   $("learned").textContent =
-    `Learned from ${taught.length} of yours: loss ${first.toFixed(3)} → ${last.toFixed(3)} in ${Math.round(ms)} ms.`;
+    `Learned from ${taught.length} of yours: loss ${before.toFixed(3)} → ` +
+    `${after.toFixed(3)} in ${Math.round(ms)} ms.`;
   $("save").disabled = false;
   classify(current);
 }

@@ -170,7 +170,7 @@ Status vector_batch_norm_train_dx(const Call<Attrs>& call, float high) {
   float* y = call.y().f32();
   const float* bias = kLimited ? call.in[5].f32() : mean;  // one that is there: without limits nobody looks at it
   slope_of<Isa>(call.in[2].f32(), call.in[4].f32(), call.attrs.epsilon, n, slope);
-  const auto passed = [high](V grad, V centred, V a, V b) {
+  const auto passed = [=](V grad, V centred, V a, V b) {
     if constexpr (kLimited) {
       const V forward = Isa::fma(centred, a, b);
       return Isa::both(Isa::both(Isa::below(Isa::all(0.0f), forward), Isa::below(forward, Isa::all(high))), grad);

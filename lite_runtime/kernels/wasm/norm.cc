@@ -6,10 +6,14 @@ namespace lite {
 
 KERNEL(batch_norm, f32, wasm) { return vector_batch_norm<Wasm>(call); }
 SCRATCH(batch_norm, f32, wasm) { return static_cast<uint64_t>(call.y().dim(-1)) * sizeof(float); }
-KERNEL(batch_norm_train, f32, wasm) { return vector_batch_norm_train<Wasm>(call); }
+KERNEL(batch_norm_train, f32, wasm) { return vector_batch_norm_train<Wasm>(call, -kNoLimit, kNoLimit); }
 SCRATCH(batch_norm_train, f32, wasm) { return batch_norm_train_scratch(call); }
-KERNEL(batch_norm_train_dx, f32, wasm) { return vector_batch_norm_train_dx<Wasm>(call); }
+KERNEL(batch_norm_train_dx, f32, wasm) { return vector_batch_norm_train_dx<Wasm, false>(call, kNoLimit); }
 SCRATCH(batch_norm_train_dx, f32, wasm) { return batch_norm_train_dx_scratch(call); }
+KERNEL(batch_norm_relu, f32, wasm) { return vector_batch_norm_train<Wasm>(call, 0.0f, call.attrs.limit); }
+SCRATCH(batch_norm_relu, f32, wasm) { return batch_norm_train_scratch(call); }
+KERNEL(batch_norm_relu_dx, f32, wasm) { return vector_batch_norm_train_dx<Wasm, true>(call, call.attrs.limit); }
+SCRATCH(batch_norm_relu_dx, f32, wasm) { return batch_norm_train_dx_scratch(call); }
 KERNEL(layer_norm, f32, wasm) { return vector_layer_norm<Wasm>(call); }
 KERNEL(layer_norm_dx, f32, wasm) { return vector_layer_norm_dx<Wasm>(call); }
 SCRATCH(layer_norm_dx, f32, wasm) { return layer_norm_dx_scratch(call); }

@@ -21,13 +21,37 @@ int32_t total(v128_t x) {
   return wasm_i32x4_extract_lane(pairs, 0) + wasm_i32x4_extract_lane(pairs, 1);
 }
 
+// WasmScale, after a bias was added.
+struct ChannelScale {
+  v128_t bias;
+  WasmScale scale;
+
+  // Four of the 8 channels that pack_channels laid out.
+  explicit ChannelScale(const int32_t* channels)
+      : bias(wasm_v128_load(channels)), scale(wasm_v128_load(channels + 8), channels + 16) {}
+
+  v128_t operator()(v128_t sum) const { return scale(wasm_i32x4_add(sum, bias)); }
+};
+
+// What Stored does, but for the conversion to int8. Clamped before the zero point is added, so that the sum cannot
+// overflow.
+struct WasmBound {
+  v128_t zero, low, high;
+
+  explicit WasmBound(const Stored& stored)
+      : zero(wasm_i32x4_splat(stored.zero)),
+        low(wasm_i32x4_splat(stored.low - stored.zero)),
+        high(wasm_i32x4_splat(stored.high - stored.zero)) {}
+
+  v128_t operator()(v128_t x) const { return wasm_i32x4_add(wasm_i32x4_min(wasm_i32x4_max(x, low), high), zero); }
+};
+
 struct Wasm {
   static constexpr int kChannels = 8, kDepth = 2;
 
   class Finish {
    public:
-    Finish(const int32_t* channels, const Stored& stored)
-        : a_(Scale::of_channels(channels)), b_(Scale::of_channels(channels + 4)), bound_(stored) {}
+    Finish(const int32_t* channels, const Stored& stored) : a_(channels), b_(channels + 4), bound_(stored) {}
 
     void operator()(const Sums& sums, int8_t* y, int width) const {
       const v128_t a = bound_(a_(sums.a)), b = bound_(b_(sums.b));
@@ -38,8 +62,8 @@ struct Wasm {
     }
 
    private:
-    Scale a_, b_;
-    Bound bound_;
+    ChannelScale a_, b_;
+    WasmBound bound_;
   };
 
   template <typename T>
@@ -150,13 +174,25 @@ struct Wasm {
 
 }  // namespace
 
-SCRATCH(quantized_conv2d, i8, wasm) { return conv_layer<Wasm>(call).scratch().size(); }
+SCRATCH(quantized_conv2d, i8, wasm) { return conv_layer<Wasm>(call).memory().scratch_size(call.context.prepared); }
+PREPARE(quantized_conv2d, i8, wasm) {
+  const ConvLayer<Wasm> layer = conv_layer<Wasm>(call);
+  if (to != nullptr) layer.pack(call.in[1].i8(), channels_of(call), to);
+  return layer.memory().packed_size();
+}
 KERNEL(quantized_conv2d, i8, wasm) { return run_layer(conv_layer<Wasm>(call), call); }
 
-SCRATCH(quantized_depthwise_conv2d, i8, wasm) { return depthwise_layer<Wasm>(call).scratch().size(); }
+SCRATCH(quantized_depthwise_conv2d, i8, wasm) {
+  return depthwise_layer<Wasm>(call).memory().scratch_size(call.context.prepared);
+}
+PREPARE(quantized_depthwise_conv2d, i8, wasm) {
+  const DepthwiseLayer<Wasm> layer = depthwise_layer<Wasm>(call);
+  if (to != nullptr) layer.pack(call.in[1].i8(), call.attrs.x_zero, channels_of(call), to);
+  return layer.memory().packed_size();
+}
 KERNEL(quantized_depthwise_conv2d, i8, wasm) { return run_layer(depthwise_layer<Wasm>(call), call); }
 
-SCRATCH(quantized_linear, i8, wasm) { return linear_layer<Wasm>(call).scratch().size(); }
+SCRATCH(quantized_linear, i8, wasm) { return linear_layer<Wasm>(call).scratch_size(); }
 KERNEL(quantized_linear, i8, wasm) { return run_layer(linear_layer<Wasm>(call), call); }
 
 }  // namespace lite

@@ -26,6 +26,7 @@
 //   dots(x, w, depth, sums)               four dot products with one x
 
 namespace lite {
+namespace {  // of one file: kernels/int8 has others of these names
 
 // A window slides over an image and gives `results` numbers for each of `groups` groups of channels. A linear layer is
 // a window of one place over an image of one column.
@@ -56,26 +57,28 @@ Layer image_layer(const Tensor& x, int r, int s, const Tensor& y, const Attrs& a
 
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// What a layer needs of scratch memory, and where the parts begin. Absurd sizes saturate, so that the plan refuses
-// them.
-class LayerScratch {
+// What a layer needs of memory: its image, and packed weights with the numbers of their channels, which are prepared
+// where they never change and else lie behind the image. Absurd sizes saturate, so that the plan refuses them.
+class LayerMemory {
  public:
   // `depth` channels of `element` bytes a pixel; `blocks` blocks of `block` results, each with `weights` packed
   // numbers.
-  LayerScratch(const Layer& layer, int64_t depth, int64_t element, int64_t blocks, int64_t block, int64_t weights) {
+  LayerMemory(const Layer& layer, int64_t depth, int64_t element, int64_t blocks, int64_t block, int64_t weights) {
     image_ = bytes({layer.images, layer.padded_height, layer.padded_width, depth, element});
     weights_ = bytes({blocks, weights, 2});
     channels_ = bytes({blocks, 3 * block, 4});
   }
 
-  uint64_t size() const { return image_ + weights_ + channels_; }
-  template <typename T>
-  T* image(void* scratch) const {
-    return static_cast<T*>(scratch);
-  }
-  int16_t* weights(void* scratch) const { return reinterpret_cast<int16_t*>(static_cast<char*>(scratch) + image_); }
-  int32_t* channels(void* scratch) const {
-    return reinterpret_cast<int32_t*>(static_cast<char*>(scratch) + image_ + weights_);
+  uint64_t packed_size() const { return weights_ + channels_; }
+  uint64_t scratch_size(const void* prepared) const { return image_ + (prepared == nullptr ? packed_size() : 0); }
+  void* behind_image(void* scratch) const { return static_cast<char*>(scratch) + image_; }
+
+  // Of what is packed.
+  static int16_t* weights(void* packed) { return static_cast<int16_t*>(packed); }
+  static const int16_t* weights(const void* packed) { return static_cast<const int16_t*>(packed); }
+  int32_t* channels(void* packed) const { return reinterpret_cast<int32_t*>(static_cast<char*>(packed) + weights_); }
+  const int32_t* channels(const void* packed) const {
+    return reinterpret_cast<const int32_t*>(static_cast<const char*>(packed) + weights_);
   }
 
  private:
@@ -210,6 +213,15 @@ void dot_rows(int64_t rows, int64_t depth, int64_t results, const int8_t* x, int
   parallel_for(pays(results, 2 * rows * depth) ? pool : nullptr, results, 32, body);
 }
 
+// Packed weights: prepared, or made now behind the image. `pack(to)` makes them.
+template <typename Pack>
+const void* packed_of(Context& context, const LayerMemory& parts, const Pack& pack) {
+  if (context.prepared != nullptr) return context.prepared;
+  void* packed = parts.behind_image(context.scratch);
+  pack(packed);
+  return packed;
+}
+
 template <typename Isa>
 struct ConvLayer {
   Layer layer;
@@ -221,27 +233,24 @@ struct ConvLayer {
         blocks_group(round_up(of.results, Isa::kChannels) / Isa::kChannels),
         block_weights(of.r * of.s * depth * Isa::kChannels) {}
 
-  LayerScratch scratch() const {
-    return LayerScratch(layer, layer.groups * depth, 2, layer.groups * blocks_group, Isa::kChannels, block_weights);
+  LayerMemory memory() const {
+    return LayerMemory(layer, layer.groups * depth, 2, layer.groups * blocks_group, Isa::kChannels, block_weights);
   }
 
   // Results in block `b` of a group.
   int64_t width(int64_t b) const { return std::min<int64_t>(layer.results - b * Isa::kChannels, Isa::kChannels); }
 
-  void pack(const int8_t* w, const Channels& channels, const LayerScratch& parts, Context& context) const {
+  void pack(const int8_t* w, const Channels& channels, void* packed) const {
+    const LayerMemory parts = memory();
     const int64_t places = layer.r * layer.s, stride = places * layer.channels;
-    const int64_t blocks = layer.groups * blocks_group;
-    parallel_for(context.pool, blocks, share(blocks, 8 * block_weights), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t b = i % blocks_group, first = i / blocks_group * layer.results + b * Isa::kChannels;
-        pack_channels(channels, first, width(b), Isa::kChannels,
-                      parts.channels(context.scratch) + i * 3 * Isa::kChannels);
-        int16_t* to = parts.weights(context.scratch) + i * block_weights;
-        for (int64_t place = 0; place < places; ++place, to += depth * Isa::kChannels) {
-          Isa::pack(w + first * stride + place * layer.channels, stride, width(b), layer.channels, to);
-        }
+    for (int64_t i = 0; i < layer.groups * blocks_group; ++i) {
+      const int64_t b = i % blocks_group, first = i / blocks_group * layer.results + b * Isa::kChannels;
+      pack_channels(channels, first, width(b), Isa::kChannels, parts.channels(packed) + i * 3 * Isa::kChannels);
+      int16_t* to = parts.weights(packed) + i * block_weights;
+      for (int64_t place = 0; place < places; ++place, to += depth * Isa::kChannels) {
+        Isa::pack(w + first * stride + place * layer.channels, stride, width(b), layer.channels, to);
       }
-    });
+    }
   }
 
   // Whether it is a linear layer of few rows: one place, every pixel of x.
@@ -253,25 +262,25 @@ struct ConvLayer {
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
              Context& context) const {
     if (!channels.valid(static_cast<int>(layer.groups * layer.results))) return Status::kBadIndex;
-    const LayerScratch parts = scratch();
+    int16_t* image = static_cast<int16_t*>(context.scratch);
     if (few_rows()) {
-      dot_rows<Isa>(layer.positions(), layer.channels, layer.results, x, x_zero, w, channels, stored, y,
-                    parts.image<int16_t>(context.scratch), context.pool);
+      dot_rows<Isa>(layer.positions(), layer.channels, layer.results, x, x_zero, w, channels, stored, y, image,
+                    context.pool);
       return Status::kOk;
     }
-    const int16_t* image = parts.image<int16_t>(context.scratch);
+    const LayerMemory parts = memory();
     const int64_t pixel = layer.groups * depth;
-    pad_image(layer, x, depth, int16_t{0}, parts.image<int16_t>(context.scratch), context.pool,
+    pad_image(layer, x, depth, int16_t{0}, image, context.pool,
               [&](const int8_t* from, int64_t n, int16_t* to) { Isa::widen(from, n, x_zero, to); });
-    pack(w, channels, parts, context);
+    const void* packed = packed_of(context, parts, [&](void* to) { pack(w, channels, to); });
     const int64_t weights_position = layer.groups * blocks_group * block_weights;
     for_positions(layer, weights_position, context.pool, [&](int64_t begin, int64_t end) {
       const Positions positions(layer, pixel, begin, end);
       const Steps steps(layer, pixel);
       for (int64_t i = 0; i < layer.groups * blocks_group; ++i) {
         const int64_t g = i / blocks_group, b = i % blocks_group;
-        const typename Isa::Finish finish(parts.channels(context.scratch) + i * 3 * Isa::kChannels, stored);
-        const int16_t* weights = parts.weights(context.scratch) + i * block_weights;
+        const typename Isa::Finish finish(parts.channels(packed) + i * 3 * Isa::kChannels, stored);
+        const int16_t* weights = parts.weights(packed) + i * block_weights;
         int8_t* to = y + g * layer.results + b * Isa::kChannels;
         const int width_b = static_cast<int>(width(b));
         positions.for_tiles(image + g * depth, to, layer.groups * layer.results, [&](const Tile<int16_t>& tile) {
@@ -295,7 +304,7 @@ struct DepthwiseLayer {
         block_weights(round_up(of.r * of.s, 2) * Isa::kChannels) {}
 
   int64_t blocks() const { return depth / Isa::kChannels; }
-  LayerScratch scratch() const { return LayerScratch(layer, depth, 1, blocks(), Isa::kChannels, block_weights); }
+  LayerMemory memory() const { return LayerMemory(layer, depth, 1, blocks(), Isa::kChannels, block_weights); }
   int64_t width(int64_t b) const { return std::min<int64_t>(layer.channels - b * Isa::kChannels, Isa::kChannels); }
 
   // The sum over a channel's window.
@@ -305,26 +314,31 @@ struct DepthwiseLayer {
     return sum;
   }
 
+  void pack(const int8_t* w, int x_zero, const Channels& channels, void* packed) const {
+    const LayerMemory parts = memory();
+    for (int64_t b = 0; b < blocks(); ++b) {
+      const int64_t first = b * Isa::kChannels;
+      int32_t* to = parts.channels(packed) + b * 3 * Isa::kChannels;
+      pack_channels(channels, first, width(b), Isa::kChannels, to);
+      for (int64_t c = 0; c < width(b); ++c) to[c] = wrap32(to[c] - x_zero * weight_sum(w + first + c));
+      Isa::pack_depthwise(layer, w + first, width(b), parts.weights(packed) + b * block_weights);
+    }
+  }
+
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
              Context& context) const {
     if (!channels.valid(static_cast<int>(layer.channels))) return Status::kBadIndex;
-    const LayerScratch parts = scratch();
-    const int8_t* image = parts.image<int8_t>(context.scratch);
-    pad_image(layer, x, depth, static_cast<int8_t>(x_zero), parts.image<int8_t>(context.scratch), context.pool,
+    const LayerMemory parts = memory();
+    int8_t* image = static_cast<int8_t*>(context.scratch);
+    pad_image(layer, x, depth, static_cast<int8_t>(x_zero), image, context.pool,
               [](const int8_t* from, int64_t n, int8_t* to) { std::memcpy(to, from, static_cast<size_t>(n)); });
-    for (int64_t b = 0; b < blocks(); ++b) {
-      const int64_t first = b * Isa::kChannels;
-      int32_t* packed = parts.channels(context.scratch) + b * 3 * Isa::kChannels;
-      pack_channels(channels, first, width(b), Isa::kChannels, packed);
-      for (int64_t c = 0; c < width(b); ++c) packed[c] = wrap32(packed[c] - x_zero * weight_sum(w + first + c));
-      Isa::pack_depthwise(layer, w + first, width(b), parts.weights(context.scratch) + b * block_weights);
-    }
+    const void* packed = packed_of(context, parts, [&](void* to) { pack(w, x_zero, channels, to); });
     for_positions(layer, blocks() * block_weights, context.pool, [&](int64_t begin, int64_t end) {
       const Positions positions(layer, depth, begin, end);
       const Steps steps(layer, depth);
       for (int64_t b = 0; b < blocks(); ++b) {
-        const typename Isa::Finish finish(parts.channels(context.scratch) + b * 3 * Isa::kChannels, stored);
-        const int16_t* weights = parts.weights(context.scratch) + b * block_weights;
+        const typename Isa::Finish finish(parts.channels(packed) + b * 3 * Isa::kChannels, stored);
+        const int16_t* weights = parts.weights(packed) + b * block_weights;
         const int width_b = static_cast<int>(width(b));
         positions.for_tiles(
             image + b * Isa::kChannels, y + b * Isa::kChannels, layer.channels,
@@ -347,8 +361,9 @@ struct LinearLayer {
     return out;
   }
 
-  LayerScratch scratch() const {
-    return rows >= kFewRows ? ConvLayer<Isa>(layer()).scratch() : LayerScratch(layer(), depth, 2, 0, 0, 0);
+  uint64_t scratch_size() const {
+    if (rows >= kFewRows) return ConvLayer<Isa>(layer()).memory().scratch_size(nullptr);
+    return LayerMemory(layer(), depth, 2, 0, 0, 0).scratch_size(nullptr);
   }
 
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
@@ -388,4 +403,5 @@ Status run_layer(const AnyLayer& layer, const Call<Attrs>& call) {
                    call.y().i8(), call.context);
 }
 
+}  // namespace
 }  // namespace lite

@@ -1,4 +1,4 @@
-// Runs a program of WebAssembly with the arguments behind its name, as a command line would: `node tool.mjs PROGRAM ...`.
+// Runs a program of WebAssembly with the arguments behind its name: `node tool.mjs PROGRAM ...`.
 import { readFile } from "node:fs/promises";
 import { WASI } from "node:wasi";
 
