@@ -35,13 +35,16 @@ struct PatchProduct {
   static size_t product_bytes(int64_t n, int64_t k) { return (Gemm<Tile>::scratch_bytes(n, k) + 7) / 8 * 8; }
 };
 
-// The patches of few windows one behind the other, in scratch.
+// The patches of few windows as a matrix: the pixels themselves, or copies in scratch.
 template <class Isa>
-RowsA gathered_patches(const Context& context, int64_t m, int64_t k, const PatchesA& patches) {
+RowsA rows_of_patches(const Context& context, int64_t m, int64_t k, const PatchesA& patches) {
+  const Images& images = patches.images;
+  if (are_pixels(images.at)) return {images.base + images.first, images.channels};
   float* to = static_cast<float*>(context.scratch);
   for (int64_t r = 0; r < m; ++r) {
     const float* from;
     patches.block<Isa, 1>(r, 1, 0, k, to + r * k, &from);
+    if (from != to + r * k) copy_floats<Isa>(from, k, to + r * k);
   }
   return {to, k};
 }
@@ -60,10 +63,9 @@ Status gemm_conv2d(const Call<conv2d_attrs>& call) {
     const float *weight = w.f32() + g * n * k, *group_bias = bias != nullptr ? bias + g * n : nullptr;
     const RowsC to = {y.f32() + g * n, w.dim(0)};
     if (dots_pay<Tile>(m, k)) {
-      const auto dots = [&](const auto& rows) {
-        dot_products<typename Tile::Isa>(call.context, m, n, k, rows, weight, to, group_bias, call.attrs.activation);
-      };
-      a.whole_pixels() ? dots(a) : dots(gathered_patches<typename Tile::Isa>(call.context, m, k, a));
+      using Isa = typename Tile::Isa;
+      const RowsA rows = rows_of_patches<Isa>(call.context, m, k, a);
+      dot_products<Isa>(call.context, m, n, k, rows, weight, to, group_bias, call.attrs.activation);
     } else {
       PatchProduct<Tile>::run(call.context, m, n, k, a.images, ColumnsB{weight, k}, to,
                               {group_bias, call.attrs.activation});
