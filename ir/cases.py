@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import struct
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,11 @@ def attr_words(op: Op, attrs: dict[str, Any]) -> bytes:
 def case_file(only: Collection[str] = ()) -> bytes:
     """The samples of every operator that has a kernel, or of those named."""
     wanted = [(op, case) for op, case in samples() if op.kernels and (not only or op.name in only)]
+    return encode(wanted)
+
+
+def encode(wanted: Iterable[tuple[Op, Case]]) -> bytes:
+    """A file of these samples."""
     cases = [_case(op, case) for op, case in wanted]
     return b"CASE" + _words(VERSION, len(cases)) + b"".join(cases)
 

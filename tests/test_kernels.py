@@ -16,20 +16,36 @@ from ir.cases import case_file
 from ir.op import OPS
 from tests.helpers import ROOT
 
-NATIVE = ("neon",) if platform.machine() in ("aarch64", "arm64") else ("avx2", "avx512")
+ARM = ("neon", "dotprod", "i8mm")
+NATIVE = (
+    ARM
+    if platform.machine() in ("aarch64", "arm64")
+    else ("avx2", "avxvnni", "avx512", "avx512vnni")
+)
 KERNELS = ROOT / "lite_runtime/kernels"
 
 
 def listed(isa: str) -> list[tuple[str, str]]:
     """(operator, type) of every fast kernel of an instruction set."""
     text = (KERNELS / isa / "list.inc").read_text()
-    return re.findall(r"^XS?\((\w+), (\w+)\)", text, re.MULTILINE)
+    return re.findall(r"^X[SP]?\((\w+), (\w+)\)", text, re.MULTILINE)
 
 
-def has_avx512() -> bool:
-    """Whether this processor has the parts of AVX-512 that the kernels need, as Linux tells it."""
-    flags = set(Path("/proc/cpuinfo").read_text().split())
-    return {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags
+AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+FLAGS = {  # what a kernel's instruction set needs, as Linux names it
+    "avx2": {"avx2", "fma"},
+    "avxvnni": {"avx2", "fma", "avx_vnni"},
+    "avx512": AVX512,
+    "avx512vnni": AVX512 | {"avx512_vnni"},
+    "neon": {"asimd"},
+    "dotprod": {"asimddp"},
+    "i8mm": {"i8mm"},
+}
+
+
+def runs_here(isa: str) -> bool:
+    """Whether this processor has an instruction set."""
+    return FLAGS[isa] <= set(Path("/proc/cpuinfo").read_text().split())
 
 
 REFERENCE = [(op.name, dtype) for op in OPS.values() for dtype in op.kernels]
@@ -64,8 +80,14 @@ def native(check_kernels: Path, cases: Path) -> Findings:
 
 @pytest.fixture(scope="session")
 def emulated(check_kernels_neon: Path, cases: Path) -> Findings:
-    return findings(
-        "qemu-aarch64", str(check_kernels_neon), str(cases), "--isa", "neon", "--by-operator"
+    # One by one: the reference need not run there, and takes long.
+    found = [
+        findings("qemu-aarch64", str(check_kernels_neon), str(cases), "--isa", isa, "--by-operator")
+        for isa in ARM
+    ]
+    return Findings(
+        {k: n for f in found for k, n in f.passed.items()},
+        tuple(failure for f in found for failure in f.failures),
     )
 
 
@@ -83,8 +105,8 @@ def test_reference_kernel_agrees_with_the_numpy_reference(
 def test_fast_kernel_agrees_with_the_numpy_reference(
     isa: str, op: str, dtype: str, native: Findings
 ) -> None:
-    if isa == "avx512" and not has_avx512():
-        pytest.skip("this processor lacks AVX-512")
+    if not runs_here(isa):
+        pytest.skip(f"this processor lacks {isa}")
     assert native.of(op, isa) == []
     assert native.passed.get((op, dtype, isa), 0) > 0
 
@@ -96,12 +118,36 @@ def test_no_call_that_passes_the_check_leads_out_of_its_tensors(op: str, native:
 
 
 @pytest.mark.skipif("neon" in NATIVE, reason="runs natively here")
-@pytest.mark.parametrize(("op", "dtype"), listed("neon"))
-def test_neon_kernel_agrees_with_the_numpy_reference(
-    op: str, dtype: str, emulated: Findings
+@pytest.mark.parametrize(
+    ("isa", "op", "dtype"), [(isa, *kernel) for isa in ARM for kernel in listed(isa)]
+)
+def test_arm_kernel_agrees_with_the_numpy_reference(
+    isa: str, op: str, dtype: str, emulated: Findings
 ) -> None:
-    assert emulated.of(op, "neon") == []
-    assert emulated.passed.get((op, dtype, "neon"), 0) > 0
+    assert emulated.of(op, isa) == []
+    assert emulated.passed.get((op, dtype, isa), 0) > 0
+
+
+@pytest.mark.skipif("neon" in NATIVE, reason="runs natively here")
+@pytest.mark.parametrize(
+    ("processor", "has"),
+    [
+        ("cortex-a53", {"neon"}),
+        ("cortex-a72", {"neon"}),
+        ("cortex-a76", {"neon", "dotprod"}),
+        ("neoverse-n1", {"neon", "dotprod"}),
+        ("max", {"neon", "dotprod", "i8mm"}),
+    ],
+)
+def test_a_processor_runs_the_kernels_that_it_can(
+    processor: str, has: set[str], check_kernels_neon: Path, tmp_path: Path
+) -> None:
+    cases = tmp_path / "conv.cases"
+    cases.write_bytes(case_file(only=["quantized_conv2d"]))
+    command = ("qemu-aarch64", "-cpu", processor, str(check_kernels_neon), str(cases))
+    found = findings(*command, "--by-operator")
+    assert found.failures == ()
+    assert {isa for _, _, isa in found.passed} == has | {"ref", "check"}
 
 
 def test_a_wrong_result_is_reported(check_kernels: Path, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ class Entry {
   Entry& operator=(const Entry&) = delete;
   ~Entry();
 
-  // `weights` are the tensors of ids below model.weights(); they outlive the entry. `backend` is an instruction set,
-  // or null for the best that there is.
-  Status load(const Model& model, uint32_t number, Tensor* weights, const char* backend, Error& error);
+  // `weights` are the tensors of ids below model.weights(); they and `prepared` outlive the entry. `backend` is an
+  // instruction set, or null for the best that there is.
+  Status load(const Model& model, uint32_t number, Tensor* weights, const char* backend, Prepared* prepared,
+              Error& error);
 
   const char* name() const { return main_->name(); }
   uint32_t inputs() const { return main_->inputs(); }
@@ -68,11 +69,13 @@ class Entry {
 
   const Model* model_ = nullptr;
   Tensor* weights_ = nullptr;
+  Prepared* prepared_ = nullptr;
   Routine* main_ = nullptr;
   Array<Routine*> routines_;   // in the order in which they were reached
   Array<Routine*> by_number_;  // graph and role -> its routine, or null
   uint32_t count_ = 0;
-  Array<size_t> needs_, least_;   // of a routine with those that it runs
+  Array<uint64_t> needs_;  // of a routine with those that it runs
+  Array<size_t> least_;
   Array<uint32_t> order_, rank_;  // routines behind those that they run, and where each stands there
 
   struct Visit {

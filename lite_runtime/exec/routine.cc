@@ -10,15 +10,6 @@
 namespace lite {
 namespace {
 
-// 32-bit words of an operator's attribute struct: an `Ints` holds its count and kMaxRank numbers.
-size_t struct_words(const OpInfo& op) {
-  size_t words = 0;
-  for (const char* kind = op.attrs; *kind != 0; ++kind) {
-    words += *kind == 'I' ? 1 + kMaxRank : *kind == 'W' ? sizeof(WordList) / sizeof(int32_t) : 1;
-  }
-  return words;
-}
-
 Action action_of(const OpInfo& op) {
   switch (op.code) {
     case code::cond:
@@ -37,19 +28,24 @@ Action action_of(const OpInfo& op) {
   return op.view ? Action::view : Action::kernel;
 }
 
-// The kernel that `backend` has; AVX-512 takes what it lacks from AVX2, and every one from the reference.
+// The kernel that `backend` has, or one of those behind it.
 const Kernel* kernel_of(int code, DType dtype, const char* backend) {
-  const Kernel* kernel = find_kernel(code, dtype, backend);
-  const bool avx512 = backend != nullptr && std::strcmp(backend, "avx512") == 0;
-  if (kernel == nullptr && avx512) kernel = find_kernel(code, dtype, "avx2");
-  return kernel != nullptr ? kernel : find_kernel(code, dtype, "ref");
+  if (backend == nullptr) return find_kernel(code, dtype);
+  const Kernel* kernel = nullptr;
+  bool reached = false;
+  for (const char* isa : kIsas) {
+    reached = reached || std::strcmp(isa, backend) == 0;
+    if (reached && kernel == nullptr) kernel = find_kernel(code, dtype, isa);
+  }
+  return kernel;
 }
 
 }  // namespace
 
 Status Routine::load(const Model& model, uint32_t number, Role role, Tensor* weights, const char* backend,
-                     Error& error) {
+                     Prepared* prepared, Error& error) {
   model_ = &model;
+  prepared_ = prepared;
   rows_ = &model.entry(number);
   weights_ = weights;
   number_ = number;
@@ -165,7 +161,7 @@ Operand Routine::operand(int32_t id) const {
   if (is_input(value)) return {Operand::input, static_cast<uintptr_t>(value)};
   const int32_t block = block_of_[value];
   if (home_[block].base != Operand::nothing) return home_[block];
-  return {Operand::frame, blocks_[block].offset};
+  return {Operand::frame, static_cast<uintptr_t>(blocks_[block].offset)};
 }
 
 void Routine::find_operands() {

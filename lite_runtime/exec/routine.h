@@ -1,6 +1,7 @@
 #pragma once
 
 #include "exec/plan.h"
+#include "exec/prepared.h"
 #include "exec/region.h"
 #include "exec/scalar.h"
 #include "exec/sizes.h"
@@ -25,6 +26,7 @@ struct Step {
   int32_t results = 0;
   const int32_t* attr_words = nullptr;
   size_t attrs = 0;                // where its attributes start in the routine's
+  const void* prepared = nullptr;  // what its kernel made of weights, or null
   int32_t scratch = -1;            // its block, or -1
   size_t scratch_at = 0;           // where that lies in a frame
   uint32_t first = 0;              // its first operand: inputs, then results
@@ -35,6 +37,15 @@ struct Step {
   int64_t nanoseconds = 0;         // spent in it, and in what it runs, while profiling
   int64_t runs = 0;                // how often it ran while profiling
 };
+
+// 32-bit words of an operator's attribute struct: an `Ints` holds its count and kMaxRank numbers.
+inline size_t struct_words(const OpInfo& op) {
+  size_t words = 0;
+  for (const char* kind = op.attrs; *kind != 0; ++kind) {
+    words += *kind == 'I' ? 1 + kMaxRank : *kind == 'W' ? sizeof(WordList) / sizeof(int32_t) : 1;
+  }
+  return words;
+}
 
 // What a graph is run as, which decides where its outputs lie.
 enum class Role : uint8_t {
@@ -69,12 +80,13 @@ struct Frame {
 };
 
 // One graph of a model in one role: its nodes with their kernels, and at the present sizes shapes, checks and a plan of
-// a frame. After `load`, nothing here allocates.
+// a frame. After `load`, nothing here allocates, but that the first `fit` makes what kernels prepare.
 class Routine {
  public:
-  // `weights` are the tensors of ids below model.weights(); they outlive the routine. `backend` is an instruction set,
-  // or null for the best that there is.
-  Status load(const Model& model, uint32_t number, Role role, Tensor* weights, const char* backend, Error& error);
+  // `weights` are the tensors of ids below model.weights(); they and `prepared` outlive the routine. `backend` is an
+  // instruction set, or null for the best that there is.
+  Status load(const Model& model, uint32_t number, Role role, Tensor* weights, const char* backend, Prepared* prepared,
+              Error& error);
   // Says where this graph stands, for error messages, and from which step it was first reached.
   void set_place(const Routine* outer, uint32_t step, const char* part);
 
@@ -165,10 +177,11 @@ class Routine {
   Status evaluate_shape(const Sizes& sizes, uint32_t value, Error& error);
   Status evaluate_attrs(const Sizes& sizes, uint32_t step, Error& error);
   Status check_step(uint32_t step, Error& error);
+  void prepare(uint32_t step);
   bool check_control(const Step& step) const;
   bool runs_on(const Routine& inner, const Step& step, int32_t skipped, bool gives_all) const;
   Status measure(uint32_t step, Error& error);
-  void lay_out();
+  Status lay_out(Error& error);
 
   const Model* model_ = nullptr;
   const format::Entry* rows_ = nullptr;
@@ -202,6 +215,8 @@ class Routine {
   Array<Block> blocks_;
   Array<int64_t> changes_;
   Planner planner_;
+  Prepared* prepared_ = nullptr;
+  bool fitted_ = false;
   size_t planned_size_ = 0, least_size_ = 0, frame_size_ = 0;
   int64_t cost_ = 0;
 };

@@ -5,26 +5,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu_info.h"
 #include "core/memory.h"
+#include "core/probe.h"
 #include "format/container.h"
 
 namespace lite {
 namespace {
 
 constexpr int kMostThreads = 256;
-
-// The backend's name as a constant of this file; null for "auto". False: this processor has no such instructions.
-bool known_backend(const char* wanted, const char** backend) {
-  *backend = nullptr;
-  if (wanted == nullptr || std::strcmp(wanted, "auto") == 0) return true;
-  const CpuInfo cpu = detect_cpu();
-  if (std::strcmp(wanted, "ref") == 0) *backend = "ref";
-  if (std::strcmp(wanted, "avx2") == 0 && cpu.avx2) *backend = "avx2";
-  if (std::strcmp(wanted, "avx512") == 0 && cpu.avx512) *backend = "avx512";
-  if (std::strcmp(wanted, "neon") == 0 && cpu.neon) *backend = "neon";
-  return *backend != nullptr;
-}
 
 }  // namespace
 
@@ -55,14 +43,25 @@ Status Session::start_threads(const SessionOptions& options, Error& error) {
 }
 
 Status Session::start(const SessionOptions& options, Error& error) {
-  if (!known_backend(options.backend, &backend_)) {
-    return error.set(Status::kBadArgument, "backend %.40s: want auto, ref, or avx2, avx512 or neon on such a processor",
-                     options.backend);
+  const char* wanted = options.backend != nullptr ? options.backend : "auto";
+  backend_ = find_isa(wanted);
+  if (backend_ == nullptr && std::strcmp(wanted, "auto") != 0) {
+    char known[80] = "";
+    for (const char* isa : kIsas) {
+      if (find_isa(isa) == nullptr) continue;
+      std::strncat(known, ", ", sizeof known - std::strlen(known) - 1);
+      std::strncat(known, isa, sizeof known - std::strlen(known) - 1);
+    }
+    return error.set(Status::kBadArgument, "backend %.40s: want auto%s", wanted, known);
   }
   check_finite_ = options.check_finite;
   limits_ = options.limits;
   LITE_TRY(load_weights(error));
-  if (entries_.allocate(model_.entries()) && sizes_.allocate(model_.symbols())) return Status::kOk;
+  LITE_PROBE3("load", this, uint64_t{model_.size()}, uint64_t{model_.entries()});
+  if (entries_.allocate(model_.entries()) && sizes_.allocate(model_.symbols()) &&
+      prepared_.allocate(model_.weights(), model_.size())) {
+    return Status::kOk;
+  }
   return error.set(Status::kOutOfMemory, "no memory for a session of %u entries", model_.entries());
 }
 
@@ -73,7 +72,7 @@ Status Session::load_weights(Error& error) {
   size_t begin = model_.size(), end = 0;
   for (uint32_t id = 0; id < weights_.size(); ++id) {
     weights_[id] = model_.weight_tensor(id);
-    if (!is_writable(id)) continue;
+    if (!model_.is_writable(id)) continue;
     begin = std::min(begin, model_.weight_offset(id));
     end = std::max(end, model_.weight_offset(id) + weights_[id].size_bytes());
   }
@@ -85,11 +84,6 @@ Status Session::load_weights(Error& error) {
   return Status::kOk;
 }
 
-bool Session::is_writable(uint32_t id) const {
-  const auto kind = static_cast<WeightKind>(model_.weight(id).kind());
-  return kind == WeightKind::trainable || kind == WeightKind::state;
-}
-
 Entry* Session::entry(uint32_t number, Error& error) {
   if (entries_[number] != nullptr) return entries_[number];
   Entry* entry = create<Entry>();
@@ -97,7 +91,7 @@ Entry* Session::entry(uint32_t number, Error& error) {
     error.set(Status::kOutOfMemory, "no memory for an entry");
     return nullptr;
   }
-  if (entry->load(model_, number, weights_.data(), backend_, error) != Status::kOk) {
+  if (entry->load(model_, number, weights_.data(), backend_, &prepared_, error) != Status::kOk) {
     destroy(entry);
     return nullptr;
   }
@@ -160,6 +154,7 @@ Status Session::run_on_inputs(Entry& entry, Error& error) {
   options.tapes = &tapes_;
   options.pool = pool_;
   options.profile = profile_;
+  options.trace = trace_;
   options.check_finite = check_finite_;
   options.limits = limits_;
   options.cancelled = &cancelled_;
@@ -168,7 +163,7 @@ Status Session::run_on_inputs(Entry& entry, Error& error) {
 
 Status Session::set_weight(uint32_t id, const void* bytes, size_t size, Error& error) {
   const char* name = model_.name(model_.weight(id).name());
-  if (!is_writable(id)) {
+  if (!model_.is_writable(id)) {
     return error.set(Status::kBadArgument, "weight %.60s: frozen; want a trainable one or state", name);
   }
   Tensor given = weights_[id];

@@ -6,7 +6,7 @@ namespace lite {
 
 struct SessionOptions {
   int threads = 2;
-  const char* backend = nullptr;  // an instruction set ("ref", "avx2", "avx512", "neon"); null: the best there is
+  const char* backend = nullptr;  // an instruction set (kIsas); null: the best there is
   bool check_finite = false;      // stop at the first input or result that holds a NaN or an infinity; keep weights
   Limits limits;
 };
@@ -41,12 +41,15 @@ class Session {
   bool holds_outputs_of(const Entry& entry) const { return ran_ == &entry; }
 
   Tensor weight(uint32_t id) const { return weights_[id]; }
+  // Bytes that kernels made of weights, in the entries that have been planned.
+  size_t prepared_size() const { return prepared_.size(); }
   // Only trainable weights and state can be set.
   Status set_weight(uint32_t id, const void* bytes, size_t size, Error& error);
-  bool is_writable(uint32_t id) const;
 
   // Turns measuring of nodes on or off, and forgets the times so far.
   void set_profile(bool on);
+  // Where runs write when their nodes ran; no events: nowhere.
+  void set_trace(const Trace& trace) { trace_ = trace; }
 
   // The model's file with the weights of today, without the signature.
   Status save(const char* path, Error& error) const;
@@ -65,6 +68,7 @@ class Session {
   uint8_t* writable_ = nullptr;  // the part of the file that holds those that can change
   size_t writable_size_ = 0;
   Arena before_;           // with check_finite_: `writable_` as it was before the run
+  Prepared prepared_;      // what kernels made of weights
   Array<Entry*> entries_;  // null: not asked for yet
   Array<int32_t> sizes_;   // of free dimensions, as `resize` was told; 0: not at all
   Region frames_, tapes_;
@@ -74,6 +78,7 @@ class Session {
   const char* backend_ = nullptr;
   bool check_finite_ = false;
   bool profile_ = false;
+  Trace trace_;
   Limits limits_;
 };
 

@@ -43,6 +43,11 @@ class Model {
   const format::Weight& weight(uint32_t id) const { return *index_->weights()->Get(id); }
   // Where its bytes lie in the file.
   size_t weight_offset(uint32_t id) const;
+  // Whether runs may change it.
+  bool is_writable(uint32_t id) const {
+    const auto kind = static_cast<WeightKind>(weight(id).kind());
+    return kind == WeightKind::trainable || kind == WeightKind::state;
+  }
   // Its type, shape and bytes in the file, which must not be written but where `allow_writing` allowed it.
   Tensor weight_tensor(uint32_t id) const;
 

@@ -29,56 +29,67 @@ Status run(const Tensor* in, int inputs, Tensor* out, const void* attrs, Context
   return kernel({in, inputs, out, *static_cast<const Attrs*>(attrs), context});
 }
 
-template <typename Attrs, size_t (*scratch_of)(const Call<Attrs>&)>
-size_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs) {
-  Context none;
-  return scratch_of({in, inputs, out, *static_cast<const Attrs*>(attrs), none});
+template <typename Attrs, uint64_t (*scratch_of)(const Call<Attrs>&)>
+uint64_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared) {
+  Context context;
+  context.prepared = prepared;
+  return scratch_of({in, inputs, out, *static_cast<const Attrs*>(attrs), context});
 }
 
+template <typename Attrs, uint64_t (*prepare_of)(const Call<Attrs>&, void*)>
+uint64_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to) {
+  Context none;
+  return prepare_of({in, inputs, out, *static_cast<const Attrs*>(attrs), none}, to);
+}
+
+#define NAME(isa) #isa
 #define IF_BUILT(op, function) (is_built(code::op) ? function : nullptr)
-#define ENTRY(op, dtype, isa) \
-  {code::op, dtype_of::dtype, #isa, IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>)), nullptr},
-#define ENTRY_SCRATCH(op, dtype, isa)                                                      \
-  {code::op, dtype_of::dtype, #isa, IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>)), \
-   IF_BUILT(op, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>))},
+#define RUN(op, dtype, isa) IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>))
+#define SCRATCH_OF(op, dtype, isa) IF_BUILT(op, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>))
+#define PREPARE_OF(op, dtype, isa) IF_BUILT(op, (prepare<op##_attrs, op##_##dtype##_##isa##_prepare>))
+#define ENTRY_X(op, dtype, isa) {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), nullptr, nullptr},
+#define ENTRY_XS(op, dtype, isa) \
+  {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr},
+#define ENTRY_XP(op, dtype, isa) \
+  {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), PREPARE_OF(op, dtype, isa)},
+#define LISTED(entry, op, dtype, isa) entry(op, dtype, isa)
 
 // Best first.
 constexpr Kernel kKernels[] = {
-#if defined(LITE_AVX512)
-#define X(op, dtype) ENTRY(op, dtype, avx512)
-#define XS(op, dtype) ENTRY_SCRATCH(op, dtype, avx512)
-#include "kernels/avx512/list.inc"
+#define X(op, dtype) LISTED(ENTRY_X, op, dtype, LITE_ISA)
+#define XS(op, dtype) LISTED(ENTRY_XS, op, dtype, LITE_ISA)
+#define XP(op, dtype) LISTED(ENTRY_XP, op, dtype, LITE_ISA)
+#include "kernels/lists.inc"
 #undef X
 #undef XS
-#endif
-#if defined(LITE_AVX2)
-#define X(op, dtype) ENTRY(op, dtype, avx2)
-#define XS(op, dtype) ENTRY_SCRATCH(op, dtype, avx2)
-#include "kernels/avx2/list.inc"
-#undef X
-#undef XS
-#endif
-#if defined(LITE_NEON)
-#define X(op, dtype) ENTRY(op, dtype, neon)
-#define XS(op, dtype) ENTRY_SCRATCH(op, dtype, neon)
-#include "kernels/neon/list.inc"
-#undef X
-#undef XS
-#endif
-#define X(op, dtype) ENTRY(op, dtype, ref)
+#undef XP
+#define X(op, dtype) ENTRY_X(op, dtype, ref)
     LITE_REF_KERNELS(X)
 #undef X
 };
 
 bool runs_here(const char* isa) {
   const CpuInfo cpu = detect_cpu();
-  if (std::strcmp(isa, "avx2") == 0) return cpu.avx2;
-  if (std::strcmp(isa, "avx512") == 0) return cpu.avx512;
-  if (std::strcmp(isa, "neon") == 0) return cpu.neon;
-  return true;
+  const auto is = [isa](const char* name) { return std::strcmp(isa, name) == 0; };
+  return is("avx2")         ? cpu.avx2
+         : is("avxvnni")    ? cpu.avxvnni
+         : is("avx512")     ? cpu.avx512
+         : is("avx512vnni") ? cpu.avx512vnni
+         : is("neon")       ? cpu.neon
+         : is("dotprod")    ? cpu.dotprod
+         : is("i8mm")       ? cpu.i8mm
+         : is("wasm")       ? cpu.wasm
+                            : is("ref");
 }
 
 }  // namespace
+
+const char* find_isa(const char* name) {
+  for (const char* isa : kIsas) {
+    if (std::strcmp(isa, name) == 0) return runs_here(isa) ? isa : nullptr;
+  }
+  return nullptr;
+}
 
 const Kernel* find_kernel(int code, DType dtype, const char* isa) {
   for (const Kernel& k : kKernels) {

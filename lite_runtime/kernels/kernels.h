@@ -5,7 +5,8 @@
 // Every kernel there is. One that is written but not listed does not compile
 // (-Wmissing-declarations); one that is listed but not written does not link.
 //
-// A list holds X(op, dtype) for a kernel and XS(op, dtype) for one that also has a SCRATCH function.
+// A list holds X(op, dtype) for a kernel, XS(op, dtype) for one that also has a SCRATCH function, and XP(op, dtype) for
+// one that has a PREPARE function, too.
 
 namespace lite {
 
@@ -17,35 +18,15 @@ LITE_OPS(X)
 LITE_REF_KERNELS(X)
 #undef X
 
-#if defined(LITE_AVX512)
-#define X(op, dtype) KERNEL(op, dtype, avx512);
-#define XS(op, dtype)        \
-  KERNEL(op, dtype, avx512); \
-  SCRATCH(op, dtype, avx512);
-#include "kernels/avx512/list.inc"
+#define DECLARE(kind, op, dtype, isa) kind(op, dtype, isa);
+#define X(op, dtype) DECLARE(KERNEL, op, dtype, LITE_ISA)
+#define XS(op, dtype) X(op, dtype) DECLARE(SCRATCH, op, dtype, LITE_ISA)
+#define XP(op, dtype) XS(op, dtype) DECLARE(PREPARE, op, dtype, LITE_ISA)
+#include "kernels/lists.inc"
 #undef X
 #undef XS
-#endif
-
-#if defined(LITE_AVX2)
-#define X(op, dtype) KERNEL(op, dtype, avx2);
-#define XS(op, dtype)      \
-  KERNEL(op, dtype, avx2); \
-  SCRATCH(op, dtype, avx2);
-#include "kernels/avx2/list.inc"
-#undef X
-#undef XS
-#endif
-
-#if defined(LITE_NEON)
-#define X(op, dtype) KERNEL(op, dtype, neon);
-#define XS(op, dtype)      \
-  KERNEL(op, dtype, neon); \
-  SCRATCH(op, dtype, neon);
-#include "kernels/neon/list.inc"
-#undef X
-#undef XS
-#endif
+#undef XP
+#undef DECLARE
 
 // A kernel with its types erased: attributes arrive untyped, out of the model file.
 struct Kernel {
@@ -53,11 +34,43 @@ struct Kernel {
   DType dtype;  // of the first input; none: any
   const char* isa;
   Status (*run)(const Tensor* in, int inputs, Tensor* out, const void* attrs, Context& context);
-  size_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs);  // or null
+  // Or null. `prepared` is what a call will have: the bytes themselves are not read.
+  uint64_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared);
+  uint64_t (*prepare)(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to);  // or null
 };
 
-// The best kernel that this processor runs, or null. With `isa`, only that instruction set's
-// ("ref", "avx2", "avx512", "neon").
+// The instruction sets that this build has kernels for, best first and "ref" last: what one lacks, one behind it has.
+inline constexpr const char* kIsas[] = {
+#if defined(LITE_AVX512VNNI)
+    "avx512vnni",
+#endif
+#if defined(LITE_AVX512)
+    "avx512",
+#endif
+#if defined(LITE_AVXVNNI)
+    "avxvnni",
+#endif
+#if defined(LITE_AVX2)
+    "avx2",
+#endif
+#if defined(LITE_I8MM)
+    "i8mm",
+#endif
+#if defined(LITE_DOTPROD)
+    "dotprod",
+#endif
+#if defined(LITE_NEON)
+    "neon",
+#endif
+#if defined(LITE_WASM)
+    "wasm",
+#endif
+    "ref"};
+
+// The name of an instruction set that this processor runs, as kIsas has it; null where there is none.
+const char* find_isa(const char* name);
+
+// The best kernel that this processor runs, or null. With `isa`, only that instruction set's.
 const Kernel* find_kernel(int code, DType dtype, const char* isa = nullptr);
 
 // Whether shapes, types and attributes of a call of operator `code` fit together.

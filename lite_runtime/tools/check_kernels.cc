@@ -1,6 +1,6 @@
 // Runs every case of a case file (see ir/cases.py) on every kernel of this build, and compares.
 //
-//   check_kernels CASES [--isa ref|avx2|avx512|neon] [--by-operator]
+//   check_kernels CASES [--isa ref|avx2|avx512vnni|neon|...] [--by-operator]
 //
 // A kernel must agree with the reference, give the same bits on any number of threads, leave its
 // inputs alone and stay inside its tensors. An operator's CHECK must take its samples, must refuse a
@@ -16,13 +16,16 @@
 #include "kernels/kernels.h"
 #include "tools/case_file.h"
 #include "tools/damage.h"
+#if defined(__wasm__)
+#include "tools/guarded_memory_wasm.h"
+#else
 #include "tools/guarded_memory.h"
+#endif
 
 namespace lite {
 namespace {
 
 constexpr int kCallSeconds = 10;
-constexpr const char* kIsas[] = {"ref", "avx2", "avx512", "neon"};
 
 struct Score {
   int passed = 0, failed = 0;
@@ -126,8 +129,20 @@ class Checker {
     return number == 0 && taken;
   }
 
-  // Runs a kernel once. Returns what went wrong, or "" and the results.
-  std::string run(const Case& c, const Kernel& kernel, ThreadPool* pool, std::vector<Bytes>* results) {
+  // Runs a kernel, with what it prepares or without, as often as it takes to guard every tensor. Returns what went
+  // wrong, or "" and the results.
+  std::string run(const Case& c, const Kernel& kernel, ThreadPool* pool, bool prepared, std::vector<Bytes>* results) {
+    const int turns = GuardedMemory::turns(c.in.size() + c.want.size() + 2);
+    std::string failure;
+    for (int turn = 0; turn < turns && failure.empty(); ++turn) {
+      memory_.turn(turn);
+      failure = run_once(c, kernel, pool, prepared, results);
+    }
+    return failure;
+  }
+
+  std::string run_once(const Case& c, const Kernel& kernel, ThreadPool* pool, bool prepared,
+                       std::vector<Bytes>* results) {
     Placed call;
     if (!place(memory_, c, call)) return results != nullptr ? "larger than the memory of this tool" : "";
     call.context.pool = pool;
@@ -135,24 +150,33 @@ class Checker {
     bool too_large = false;
     const auto body = [&] {
       const int inputs = static_cast<int>(call.in.size());
-      if (kernel.scratch != nullptr) {
-        const size_t wanted = kernel.scratch(call.in.data(), inputs, call.out.data(), c.attrs.data());
-        const size_t size = wanted + 63 < wanted ? wanted : (wanted + 63) / 64 * 64;  // so that it starts at 64 bytes
-        uint8_t* block = memory_.place(static_cast<int>(call.blocks.size()), size);
+      const auto aligned = [&](uint64_t wanted) {  // so that it starts at 64 bytes
+        uint8_t* block = memory_.place(static_cast<int>(call.blocks.size()),
+                                       wanted + 63 < wanted ? wanted : (wanted + 63) / 64 * 64);
+        if (block != nullptr) call.blocks.push_back(block);
+        return block;
+      };
+      if (prepared) {
+        void* block = aligned(kernel.prepare(call.in.data(), inputs, call.out.data(), c.attrs.data(), nullptr));
         if ((too_large = block == nullptr)) return;
-        call.blocks.push_back(block);
-        call.context.scratch = block;
+        kernel.prepare(call.in.data(), inputs, call.out.data(), c.attrs.data(), block);
+        call.context.prepared = block;
+      }
+      if (kernel.scratch != nullptr) {
+        call.context.scratch =
+            aligned(kernel.scratch(call.in.data(), inputs, call.out.data(), c.attrs.data(), call.context.prepared));
+        if ((too_large = call.context.scratch == nullptr)) return;
       }
       status = kernel.run(call.in.data(), inputs, call.out.data(), c.attrs.data(), call.context);
     };
     if (pool != nullptr) {
       body();  // faults cannot be survived on other threads; the run without any came first
     } else if (const int number = survives(body, kCallSeconds); number != 0) {
-      return number == SIGALRM ? "still running after " + std::to_string(kCallSeconds) + " s"
-                               : "left its tensors (signal " + std::to_string(number) + ")";
+      return number == kTimeIsUp ? "still running after " + std::to_string(kCallSeconds) + " s"
+                                 : "left its tensors (signal " + std::to_string(number) + ")";
     }
-    for (const uint8_t* block : call.blocks) {
-      if (!GuardedMemory::intact(block)) return "wrote before the start of a tensor";
+    for (size_t i = 0; i < call.blocks.size(); ++i) {
+      if (!memory_.intact(static_cast<int>(i), call.blocks[i])) return "wrote outside of a tensor";
     }
     if (results == nullptr) return "";
     if (too_large) return "wants more scratch than this tool has";
@@ -175,17 +199,21 @@ class Checker {
 
   void check_kernel(const Case& c, const Kernel& kernel) {
     std::vector<Bytes> alone, threaded;
-    std::string failure = run(c, kernel, nullptr, &alone);
+    std::string failure = run(c, kernel, nullptr, false, &alone);
     for (size_t i = 0; i < alone.size() && failure.empty(); ++i) {
       failure = compare(alone[i], c.want[i], c.tolerance);
       if (!failure.empty()) failure = "result " + std::to_string(i) + ": " + failure;
     }
     for (ThreadPool* pool : {one_, three_}) {
       if (!failure.empty()) break;
-      failure = run(c, kernel, pool, &threaded);
+      failure = run(c, kernel, pool, false, &threaded);
       if (failure.empty() && threaded != alone) {
         failure = "other bits on " + std::to_string(pool->threads()) + " threads";
       }
+    }
+    if (failure.empty() && kernel.prepare != nullptr) {
+      failure = run(c, kernel, nullptr, true, &threaded);
+      if (failure.empty() && threaded != alone) failure = "other bits with what it prepared";
     }
     record(c, word_of(kernel.dtype), kernel.isa, failure);
   }
@@ -260,7 +288,10 @@ class Checker {
       const bool taken = accepts(damaged, failure);
       for (const char* isa : kIsas) {
         const Kernel* kernel = taken && failure.empty() ? kernel_for(damaged, isa) : nullptr;
-        if (kernel != nullptr) failure = run(damaged, *kernel, nullptr, nullptr);
+        if (kernel != nullptr) failure = run(damaged, *kernel, nullptr, false, nullptr);
+        if (kernel != nullptr && failure.empty() && kernel->prepare != nullptr) {
+          failure = run(damaged, *kernel, nullptr, true, nullptr);
+        }
         if (!failure.empty() && kernel != nullptr) failure = std::string(isa) + " kernel " + failure;
       }
       if (!failure.empty()) failure = "with " + what + ": " + failure;
@@ -289,13 +320,7 @@ bool read_file(const char* path, Bytes& bytes) {
 
 // The pool's threads must leave the alarm to the thread that a kernel runs on.
 ThreadPool* create_pool(int threads) {
-  sigset_t alarm;
-  sigemptyset(&alarm);
-  sigaddset(&alarm, SIGALRM);
-  pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
-  ThreadPool* pool = ThreadPool::create(threads);
-  pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
-  return pool;
+  return without_alarm([=] { return ThreadPool::create(threads); });
 }
 
 int fail(const char* what, const char* which = "") {
@@ -341,6 +366,7 @@ int main(int argc, char** argv) {
       path = argv[i];
     }
   }
-  if (path == nullptr || usage) return lite::fail("CASES [--isa ref|avx2|avx512|neon] [--by-operator]", "usage: ");
+  if (path == nullptr || usage)
+    return lite::fail("CASES [--isa ref|avx2|avx512vnni|neon|...] [--by-operator]", "usage: ");
   return lite::check_file(path, isa, by_operator);
 }

@@ -28,12 +28,12 @@ struct PatchProduct {
     Product::run(context, m, n, k, patches, b, c, finish);
   }
 
-  static size_t scratch_bytes(int64_t n, int64_t k) {
-    return product_bytes(n, k) + (Tile::kTakesOffsets ? static_cast<size_t>(k) * sizeof(int64_t) : 0);
+  static uint64_t scratch_bytes(int64_t n, int64_t k) {
+    return product_bytes(n, k) + (Tile::kTakesOffsets ? static_cast<uint64_t>(k) * sizeof(int64_t) : 0);
   }
 
  private:
-  static size_t product_bytes(int64_t n, int64_t k) { return (Gemm<Tile>::scratch_bytes(n, k) + 7) / 8 * 8; }
+  static uint64_t product_bytes(int64_t n, int64_t k) { return (Gemm<Tile>::scratch_bytes(n, k) + 7) / 8 * 8; }
 };
 
 // The patches of few windows as a matrix: the pixels themselves, or copies in scratch.
@@ -77,13 +77,13 @@ Status gemm_conv2d(const Call<conv2d_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_conv2d_scratch(const Call<conv2d_attrs>& call) {
+uint64_t gemm_conv2d_scratch(const Call<conv2d_attrs>& call) {
   const Tensor &w = call.in[1], &y = call.y();
   const int64_t m = int64_t{y.dim(0)} * y.dim(1) * y.dim(2), k = int64_t{w.dim(1)} * w.dim(2) * w.dim(3);
   const Windows at = windows_of(call.in[0], w.dim(1), w.dim(2), y, call.attrs);
   const int n = w.dim(0) / call.attrs.groups;
   if (Winograd<Tile>::pays(at, w.dim(3), n)) return Winograd<Tile>::scratch_bytes(at, w.dim(3), n);
-  if (dots_pay<Tile>(m, k)) return static_cast<size_t>(m * k + Tile::Isa::kLanes) * sizeof(float);
+  if (dots_pay<Tile>(m, k)) return static_cast<uint64_t>(m * k + Tile::Isa::kLanes) * sizeof(float);
   return PatchProduct<Tile>::scratch_bytes(n, k);
 }
 
@@ -114,7 +114,7 @@ Status gemm_conv2d_dx(const Call<conv2d_dx_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_conv2d_dx_scratch(const Call<conv2d_dx_attrs>& call) {
+uint64_t gemm_conv2d_dx_scratch(const Call<conv2d_dx_attrs>& call) {
   const Tensor &g = call.in[0], &w = call.in[1];
   const int c = w.dim(3), k = w.dim(0) / call.attrs.groups;
   const Windows at = windows_of(call.y(), w.dim(1), w.dim(2), g, call.attrs), phase = Phase(at, 0, 0).windows();

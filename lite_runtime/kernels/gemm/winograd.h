@@ -31,9 +31,9 @@ class Winograd {
   }
 
   // For weights as they are packed, then for the parts.
-  static size_t scratch_bytes(const Windows& at, int channels, int results) {
+  static uint64_t scratch_bytes(const Windows& at, int channels, int results) {
     const int64_t packed = int64_t{kPoints} * channels * results, transformed = packed;
-    return static_cast<size_t>(packed + transformed + parts_of(at) * piece_floats(channels, results)) * sizeof(float);
+    return static_cast<uint64_t>(packed + transformed + parts_of(at) * piece_floats(channels, results)) * sizeof(float);
   }
 
   void run(const Context& context, float* y, int64_t y_step, const float* bias, Activation activation) const {

@@ -68,7 +68,7 @@ class LayerScratch {
     channels_ = bytes({blocks, 3 * block, 4});
   }
 
-  size_t size() const { return image_ + weights_ + channels_; }
+  uint64_t size() const { return image_ + weights_ + channels_; }
   template <typename T>
   T* image(void* scratch) const {
     return static_cast<T*>(scratch);
@@ -79,16 +79,16 @@ class LayerScratch {
   }
 
  private:
-  static size_t bytes(std::initializer_list<int64_t> sizes) {
+  static uint64_t bytes(std::initializer_list<int64_t> sizes) {
     constexpr int64_t kMost = int64_t{1} << 60;
     int64_t n = 1;
     for (int64_t size : sizes) {
       if (__builtin_mul_overflow(n, size, &n) || n > kMost) n = kMost;
     }
-    return static_cast<size_t>(round_up(n, 64));
+    return static_cast<uint64_t>(round_up(n, 64));
   }
 
-  size_t image_, weights_, channels_;
+  uint64_t image_, weights_, channels_;
 };
 
 // The image with its edges, `depth` numbers for each group of a pixel; edges and surplus channels hold `edge`.

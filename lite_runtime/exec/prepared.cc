@@ -1,0 +1,81 @@
+// What kernels made of constant weights, by weight, kernel and attributes.
+
+#include "exec/prepared.h"
+
+#include <cstring>
+
+#include "core/memory.h"
+
+namespace lite {
+namespace {
+
+constexpr size_t kMostGrowth = 8, kLeast = size_t{1} << 20;  // bytes: so many times the model's, or this
+constexpr int kMostSteps = 16;                               // that a list is searched
+
+}  // namespace
+
+struct Prepared::Item {
+  const Kernel* kernel;
+  Item* next;
+  Array<unsigned char> attrs;
+  Array<const void*> weights;  // where the inputs from 1 on lie
+  Arena bytes;
+
+  bool is(const Kernel& of, const Tensor* in, const void* with, size_t attrs_size) const {
+    if (kernel != &of || attrs.size() != attrs_size || std::memcmp(attrs.data(), with, attrs_size) != 0) return false;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] != in[i + 1].data) return false;
+    }
+    return true;
+  }
+};
+
+Prepared::~Prepared() {
+  for (Item* item : items_) {
+    while (item != nullptr) {
+      Item* next = item->next;
+      destroy(item);
+      item = next;
+    }
+  }
+}
+
+bool Prepared::allocate(size_t weights, size_t model_size) {
+  most_ = model_size < SIZE_MAX / kMostGrowth ? kMostGrowth * model_size : SIZE_MAX;
+  if (most_ < kLeast) most_ = kLeast;
+  return items_.allocate(weights);
+}
+
+const void* Prepared::find(const Kernel& kernel, uint32_t weight, const Tensor* in, int inputs, Tensor* out,
+                           const void* attrs, size_t attrs_size, bool may_make) {
+  int steps = 0;
+  for (Item* item = items_[weight]; item != nullptr && steps < kMostSteps; item = item->next, ++steps) {
+    if (item->is(kernel, in, attrs, attrs_size)) return item->bytes.data();
+  }
+  Item* item = may_make ? make(kernel, in, inputs, out, attrs, attrs_size) : nullptr;
+  if (item == nullptr) return nullptr;
+  item->next = items_[weight];
+  items_[weight] = item;
+  return item->bytes.data();
+}
+
+Prepared::Item* Prepared::make(const Kernel& kernel, const Tensor* in, int inputs, Tensor* out, const void* attrs,
+                               size_t attrs_size) {
+  const uint64_t size = kernel.prepare(in, inputs, out, attrs, nullptr);
+  if (size > most_ - size_) return nullptr;
+  Item* item = create<Item>();
+  if (item == nullptr) return nullptr;
+  if (!item->attrs.allocate(attrs_size) || !item->weights.allocate(static_cast<size_t>(inputs) - 1) ||
+      !item->bytes.reserve(static_cast<size_t>(size))) {
+    destroy(item);
+    return nullptr;
+  }
+  item->kernel = &kernel;
+  std::memcpy(item->attrs.data(), attrs, attrs_size);
+  for (size_t i = 0; i < item->weights.size(); ++i) item->weights[i] = in[i + 1].data;
+  kernel.prepare(in, inputs, out, attrs, item->bytes.data());
+  size_ += size;
+  return item;
+}
+
+}  // namespace lite

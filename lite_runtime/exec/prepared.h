@@ -1,0 +1,35 @@
+#pragma once
+
+#include "core/array.h"
+#include "kernels/kernels.h"
+
+namespace lite {
+
+// What kernels made once of weights that never change, for a session: nodes with the same kernel, weights and
+// attributes share it, in whatever entry they stand. Addresses stay.
+class Prepared {
+ public:
+  Prepared() = default;
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+  ~Prepared();
+
+  // Room for a model of `weights` weights that has `model_size` bytes, which bounds what may be made. False: no memory.
+  [[nodiscard]] bool allocate(size_t weights, size_t model_size);
+
+  // What `kernel` makes of a call whose inputs from 1 on are weights, the first of them number `weight`. Null where it
+  // is not there yet and either `may_make` is false, or there is no room: the kernel then runs without.
+  const void* find(const Kernel& kernel, uint32_t weight, const Tensor* in, int inputs, Tensor* out, const void* attrs,
+                   size_t attrs_size, bool may_make);
+
+  size_t size() const { return size_; }  // bytes in all
+
+ private:
+  struct Item;
+  Item* make(const Kernel& kernel, const Tensor* in, int inputs, Tensor* out, const void* attrs, size_t attrs_size);
+
+  Array<Item*> items_;  // lists by weight
+  size_t size_ = 0, most_ = 0;
+};
+
+}  // namespace lite

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "kernels/avx2/vector.h"
+#include "kernels/int8/rescale.h"
+
+namespace lite {
+
+// Eight lanes of 32 bits behind the names that kernels/int8 is written in, with AVX2.
+struct Avx2Int {
+  using V = __m256i;
+  static constexpr int kLanes = 8;
+
+  static V load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+  static void store(void* to, V v) { _mm256_storeu_si256(static_cast<__m256i*>(to), v); }
+  using Sum = V;
+  static Sum start(V v) { return v; }
+  static V total(Sum sum) { return sum; }
+  static V all(int32_t x) { return _mm256_set1_epi32(x); }
+  static V all64(int64_t x) { return _mm256_set1_epi64x(x); }
+
+  static V add(V a, V b) { return _mm256_add_epi32(a, b); }
+  static V sub(V a, V b) { return _mm256_sub_epi32(a, b); }
+  static V times(V a, V b) { return _mm256_mullo_epi32(a, b); }
+  static V min(V a, V b) { return _mm256_min_epi32(a, b); }
+  static V max(V a, V b) { return _mm256_max_epi32(a, b); }
+  static V and_bits(V a, V b) { return _mm256_and_si256(a, b); }
+  static V above(V a, V b) { return _mm256_cmpgt_epi32(a, b); }
+  static V shift_left(V a, V by) { return _mm256_sllv_epi32(a, by); }
+  static V shift_right(V a, V by) { return _mm256_srlv_epi32(a, by); }
+  static V shift_right_signed(V a, V by) { return _mm256_srav_epi32(a, by); }
+
+  static V odd(V a) { return _mm256_srli_epi64(a, 32); }
+  static V product64(V a, V b) { return _mm256_mul_epi32(a, b); }
+  static V product64_unsigned(V a, V b) { return _mm256_mul_epu32(a, b); }
+  static V add64(V a, V b) { return _mm256_add_epi64(a, b); }
+  static V high(V even, V odd) { return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA); }
+  static V high31(V even, V odd) {
+    return _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xAA);
+  }
+
+  struct Bounds {
+    __m128i low, high;
+    Bounds(int the_low, int the_high)
+        : low(_mm_set1_epi8(static_cast<char>(the_low))), high(_mm_set1_epi8(static_cast<char>(the_high))) {}
+  };
+
+  // One or two vectors to bytes: a half of a register has four lanes of each.
+  template <int W>
+  static void store_bytes(const V* v, const Bounds& bounds, int8_t* y, int width) {
+    static_assert(W <= 2, "blocks of up to two vectors");
+    const __m256i words = _mm256_packs_epi32(v[0], v[W - 1]), halves = _mm256_packs_epi16(words, words);
+    const __m128i low = _mm256_castsi256_si128(halves), high = _mm256_extracti128_si256(halves, 1);
+    const __m128i all = W == 1 ? _mm_unpacklo_epi32(low, high) : _mm_unpacklo_epi64(low, high);
+    const __m128i bytes = _mm_min_epi8(_mm_max_epi8(all, bounds.low), bounds.high);
+    if (width == 16) return _mm_storeu_si128(reinterpret_cast<__m128i*>(y), bytes);
+    alignas(16) int8_t buffer[16];
+    _mm_store_si128(reinterpret_cast<__m128i*>(buffer), bytes);
+    std::memcpy(y, buffer, static_cast<size_t>(width));
+  }
+
+  // Eight numbers of int8, as 32-bit lanes.
+  static V load_bytes(const int8_t* from) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+  }
+  // Eight numbers that are within int8.
+  static void store_bytes(int8_t* to, V v) {
+    const __m256i words = _mm256_packs_epi32(v, v), bytes = _mm256_packs_epi16(words, words);
+    const __m128i low = _mm256_castsi256_si128(bytes), high = _mm256_extracti128_si256(bytes, 1);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_unpacklo_epi32(low, high));
+  }
+
+  using Exact = Scale<Avx2Int>;
+  using F = Avx2;
+  static constexpr bool kQuick = true;
+  static F::V to_float(V v) { return _mm256_cvtepi32_ps(v); }
+  static V truncate(F::V f) { return _mm256_cvttps_epi32(f); }
+  static V to_int8_range(F::V f) {  // the maximum of NaN and a number is the second
+    return truncate(F::min(F::max(f, F::all(kLowest)), F::all(kHighest)));
+  }
+
+  using Bytes = __m256i;
+  static constexpr int kBytes = 32;
+  static Bytes load_all(const int8_t* from) { return load(from); }
+  static void store_all(int8_t* to, Bytes b) { store(to, b); }
+  static Bytes max_bytes(Bytes a, Bytes b) { return _mm256_max_epi8(a, b); }
+
+  // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.
+  struct Table {
+    __m256i rows[16];
+
+    explicit Table(const int8_t* from) {
+      for (int r = 0; r < 16; ++r) {
+        rows[r] = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + r));
+      }
+    }
+    void operator()(const int8_t* x, int8_t* y) const {
+      const __m256i sixteen = _mm256_set1_epi8(16), high = _mm256_set1_epi8(0x70);
+      __m256i index = _mm256_xor_si256(load(x), _mm256_set1_epi8(-128)), found = _mm256_setzero_si256();
+#pragma GCC unroll 16
+      for (const __m256i& row : rows) {
+        found = _mm256_or_si256(found, _mm256_shuffle_epi8(row, _mm256_adds_epu8(index, high)));
+        index = _mm256_sub_epi8(index, sixteen);
+      }
+      store(y, found);
+    }
+  };
+};
+
+}  // namespace lite

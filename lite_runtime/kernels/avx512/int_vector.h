@@ -1,0 +1,118 @@
+#pragma once
+
+#include "kernels/avx512/vector.h"
+#include "kernels/int8/rescale.h"
+
+namespace lite {
+
+// 16 lanes of 32 bits behind the names that kernels/int8 is written in, with AVX-512 F, BW, DQ and VL.
+struct Avx512Int {
+  using V = __m512i;
+  static constexpr int kLanes = 16;
+
+  static V load(const void* from) { return _mm512_loadu_si512(from); }
+  static void store(void* to, V v) { _mm512_storeu_si512(to, v); }
+  using Sum = V;
+  static Sum start(V v) { return v; }
+  static V total(Sum sum) { return sum; }
+  static V all(int32_t x) { return _mm512_set1_epi32(x); }
+  static V all64(int64_t x) { return _mm512_set1_epi64(x); }
+
+  static V add(V a, V b) { return _mm512_add_epi32(a, b); }
+  static V sub(V a, V b) { return _mm512_sub_epi32(a, b); }
+  static V times(V a, V b) { return _mm512_mullo_epi32(a, b); }
+  static V min(V a, V b) { return _mm512_min_epi32(a, b); }
+  static V max(V a, V b) { return _mm512_max_epi32(a, b); }
+  static V and_bits(V a, V b) { return _mm512_and_si512(a, b); }
+  static V above(V a, V b) { return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b)); }
+  static V shift_left(V a, V by) { return _mm512_sllv_epi32(a, by); }
+  static V shift_right(V a, V by) { return _mm512_srlv_epi32(a, by); }
+  static V shift_right_signed(V a, V by) { return _mm512_srav_epi32(a, by); }
+
+  static V odd(V a) { return _mm512_srli_epi64(a, 32); }
+  static V product64(V a, V b) { return _mm512_mul_epi32(a, b); }
+  static V product64_unsigned(V a, V b) { return _mm512_mul_epu32(a, b); }
+  static V add64(V a, V b) { return _mm512_add_epi64(a, b); }
+  static V high(V even, V odd) { return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB); }
+  static V high31(V even, V odd) {
+    return _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 31), 0xAAAA, _mm512_slli_epi64(odd, 1));
+  }
+
+  struct Bounds {
+    __m512i low, high;
+    Bounds(int the_low, int the_high)
+        : low(_mm512_set1_epi8(static_cast<char>(the_low))), high(_mm512_set1_epi8(static_cast<char>(the_high))) {}
+  };
+
+  // W vectors to bytes: a quarter of a register has four lanes of each. Stores are no wider than they need be, as those
+  // that cross the border of a cache line take twice as long.
+  template <int W>
+  static void store_bytes(const V* v, const Bounds& bounds, int8_t* y, int width) {
+    if constexpr (W == 1) {
+      const __m128i low = _mm512_castsi512_si128(bounds.low), high = _mm512_castsi512_si128(bounds.high);
+      const __m128i bytes = _mm_min_epi8(_mm_max_epi8(_mm512_cvtsepi32_epi8(v[0]), low), high);
+      _mm_mask_storeu_epi8(y, static_cast<__mmask16>((1u << width) - 1), bytes);
+    } else {
+      const __m512i words = _mm512_packs_epi32(v[0], v[1]);
+      const __m512i more = W > 2 ? _mm512_packs_epi32(v[2 % W], v[W - 1]) : words;
+      __m512i bytes = _mm512_packs_epi16(words, more);
+      if constexpr (W < 4) bytes = _mm512_maskz_compress_epi32(W == 2 ? 0x3333 : 0x7777, bytes);
+      bytes = _mm512_min_epi8(_mm512_max_epi8(bytes, bounds.low), bounds.high);
+      const __mmask64 there = width == 64 ? ~__mmask64{0} : (__mmask64{1} << width) - 1;
+      if constexpr (W == 4) {
+        _mm512_mask_storeu_epi8(y, there, bytes);
+      } else {
+        _mm256_mask_storeu_epi8(y, static_cast<__mmask32>(there), _mm512_castsi512_si256(bytes));
+        if (width <= 32) return;
+        _mm_mask_storeu_epi8(y + 32, static_cast<__mmask16>(there >> 32), _mm512_extracti32x4_epi32(bytes, 2));
+      }
+    }
+  }
+
+  // 16 numbers of int8, as 32-bit lanes.
+  static V load_bytes(const int8_t* from) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  // 16 numbers that are within int8.
+  static void store_bytes(int8_t* to, V v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
+  }
+
+  using Exact = Scale<Avx512Int>;
+  using F = Avx512;
+  static constexpr bool kQuick = true;
+  static F::V to_float(V v) { return _mm512_cvtepi32_ps(v); }
+  static V truncate(F::V f) { return _mm512_cvttps_epi32(f); }
+  static V to_int8_range(F::V f) {  // the maximum of NaN and a number is the second
+    return truncate(F::min(F::max(f, F::all(kLowest)), F::all(kHighest)));
+  }
+
+  using Bytes = __m512i;
+  static constexpr int kBytes = 64;
+  static Bytes load_all(const int8_t* from) { return load(from); }
+  static void store_all(int8_t* to, Bytes b) { store(to, b); }
+  static Bytes max_bytes(Bytes a, Bytes b) { return _mm512_max_epi8(a, b); }
+
+  // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.
+  struct Table {
+    __m512i rows[16];
+
+    explicit Table(const int8_t* from) {
+      for (int r = 0; r < 16; ++r) {
+        rows[r] = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + r));
+      }
+    }
+    void operator()(const int8_t* x, int8_t* y) const {
+      const __m512i sixteen = _mm512_set1_epi8(16), high = _mm512_set1_epi8(0x70);
+      __m512i index = _mm512_xor_si512(load(x), _mm512_set1_epi8(-128)), found = _mm512_setzero_si512();
+#pragma GCC unroll 16
+      for (const __m512i& row : rows) {
+        found = _mm512_or_si512(found, _mm512_shuffle_epi8(row, _mm512_adds_epu8(index, high)));
+        index = _mm512_sub_epi8(index, sixteen);
+      }
+      store(y, found);
+    }
+  };
+};
+
+}  // namespace lite
