@@ -69,6 +69,8 @@ def _conv_grad(g, y, x, w, b, *, activation, **attrs):
         case((1, 9, 7, 19), (33, 3, 3, 19), (33,), pads=(1, 1, 1, 1), activation=Activation.silu),
         case((1, 3, 9, 40), (5, 3, 3, 40), (5,), pads=(1, 1, 1, 1)),  # more than one block of k
         case((1, 1, 16, 6), (9, 1, 5, 6), (9,), pads=(0, 2, 0, 2), activation=Activation.relu),
+        # squares of windows enough for Winograd's way
+        case((1, 15, 16, 33), (34, 3, 3, 33), (34,), pads=(1, 1, 1, 1), activation=Activation.relu),
     ],
     grad=_conv_grad,
 )
@@ -141,6 +143,7 @@ def _dx_grad(gg, y, g, w, *, size, **attrs):
         case((1, 9, 7, 33), (33, 3, 3, 19), size=(9, 7), pads=(1, 1, 1, 1)),
         case((1, 3, 9, 40), (40, 3, 3, 5), size=(3, 9), pads=(1, 1, 1, 1)),
         case((1, 2, 3, 5), (5, 4, 3, 2), size=(7, 6), strides=(3, 2), pads=(1, 0, 0, 1)),
+        case((1, 15, 16, 34), (34, 3, 3, 33), size=(15, 16), pads=(1, 1, 1, 1)),
     ],
     grad=_dx_grad,
 )

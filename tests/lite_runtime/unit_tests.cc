@@ -14,6 +14,7 @@
 #include "core/utf8.h"
 #include "exec/session.h"
 #include "format/expression.h"
+#include "kernels/vector/share.h"
 #include "kernels/wasm/quantized_layers.h"
 #include "lite/lite.h"
 
@@ -109,12 +110,10 @@ void test_sha256() {
 
 // Whether all parts of a layer with `positions` positions of 64 weights each run on the thread that asked.
 bool runs_alone(lite::ThreadPool* pool, int64_t positions) {
-  lite::Layer layer;
-  layer.columns = positions;
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int64_t> seen{0}, elsewhere{0};
   std::atomic<int> patience{200000};  // the caller leaves parts to the others for that long
-  lite::for_positions(layer, 64, pool, [&](int64_t begin, int64_t end) {
+  lite::parallel_for(pool, positions, lite::share(positions, 2 * 64), [&](int64_t begin, int64_t end) {
     seen += end - begin;
     if (std::this_thread::get_id() != caller) ++elsewhere;
     while (elsewhere == 0 && --patience > 0) std::this_thread::yield();

@@ -11,25 +11,15 @@ struct Avx2Tile {
   static constexpr int kRows = 6, kColumns = 16, kLeastColumns = kColumns;
   static constexpr bool kAnyColumns = false, kTakesOffsets = true;
 
-  // C = A B + (add ? C : bias or 0) for `rows` rows of 16 columns, all of them; rows beyond are not touched. A's row r
-  // has its element k at a[r][index(k)]; B's row k lies at b + k b_step.
+  // C = A B + (add ? C : bias or 0) for `rows` rows of 16 columns, all of them. A's row r has its element k at
+  // a[r][index(k)]; B's row k lies at b + k b_step. Where `rows` is odd, one more is computed: a and c have a row for
+  // that, which may be the last one again.
   template <class Index>
   static void run(int rows, int, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
-    switch (rows) {
-      case 1:
-        return tile<1>(k, a, index, b, b_step, c, bias, add);
-      case 2:
-        return tile<2>(k, a, index, b, b_step, c, bias, add);
-      case 3:
-        return tile<3>(k, a, index, b, b_step, c, bias, add);
-      case 4:
-        return tile<4>(k, a, index, b, b_step, c, bias, add);
-      case 5:
-        return tile<5>(k, a, index, b, b_step, c, bias, add);
-      default:
-        return tile<6>(k, a, index, b, b_step, c, bias, add);
-    }
+    if (rows <= 2) return tile<2>(k, a, index, b, b_step, c, bias, add);
+    if (rows <= 4) return tile<4>(k, a, index, b, b_step, c, bias, add);
+    tile<6>(k, a, index, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for 16 columns.

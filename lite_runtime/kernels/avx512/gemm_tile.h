@@ -12,19 +12,20 @@ struct Avx512Tile {
   static constexpr int kRows = 8, kColumns = 48, kLeastColumns = Isa::kLanes;
   static constexpr bool kAnyColumns = true, kTakesOffsets = true;
 
-  // C = A B + (add ? C : bias or 0) for `rows` rows of `columns` columns; nothing beyond is touched. A's row r has its
-  // element k at a[r][index(k)]; B's row k lies at b + k b_step.
+  // C = A B + (add ? C : bias or 0) for `rows` rows of `columns` columns; no column beyond is touched. A's row r has
+  // its element k at a[r][index(k)]; B's row k lies at b + k b_step. Where `rows` is odd, one more is computed: a and c
+  // have a row for that, which may be the last one again.
   template <class Index>
   static void run(int rows, int columns, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
                   float* const* c, const float* bias, bool add) {
     using Run = void (*)(Avx512::Mask, int64_t, const float* const*, Index, const float*, int64_t, float* const*,
                          const float*, bool);
-    static constexpr Run kRuns[3][kRows] = {
-        {tile<1, 1>, tile<2, 1>, tile<3, 1>, tile<4, 1>, tile<5, 1>, tile<6, 1>, tile<7, 1>, tile<8, 1>},
-        {tile<1, 2>, tile<2, 2>, tile<3, 2>, tile<4, 2>, tile<5, 2>, tile<6, 2>, tile<7, 2>, tile<8, 2>},
-        {tile<1, 3>, tile<2, 3>, tile<3, 3>, tile<4, 3>, tile<5, 3>, tile<6, 3>, tile<7, 3>, tile<8, 3>}};
+    static constexpr Run kRuns[3][kRows / 2] = {
+        {tile<2, 1, Index>, tile<4, 1, Index>, tile<6, 1, Index>, tile<8, 1, Index>},
+        {tile<2, 2, Index>, tile<4, 2, Index>, tile<6, 2, Index>, tile<8, 2, Index>},
+        {tile<2, 3, Index>, tile<4, 3, Index>, tile<6, 3, Index>, tile<8, 3, Index>}};
     const int vectors = (columns - 1) / Isa::kLanes;  // beside the last one
-    kRuns[vectors][rows - 1](Isa::lanes(columns - vectors * Isa::kLanes), k, a, index, b, b_step, c, bias, add);
+    kRuns[vectors][(rows - 1) / 2](Isa::lanes(columns - vectors * Isa::kLanes), k, a, index, b, b_step, c, bias, add);
   }
 
   // to[k][column] = from[column][k] for `width` columns, a multiple of 16.

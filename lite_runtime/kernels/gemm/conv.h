@@ -3,6 +3,7 @@
 #include "core/kernel.h"
 #include "kernels/gemm/dot.h"
 #include "kernels/gemm/lines.h"
+#include "kernels/gemm/winograd.h"
 
 // The kernels of conv2d and its gradients, for any micro-kernel: each is a product for every group.
 
@@ -35,13 +36,16 @@ struct PatchProduct {
   static uint64_t product_bytes(int64_t n, int64_t k) { return (Gemm<Tile>::scratch_bytes(n, k) + 7) / 8 * 8; }
 };
 
-// The patches of few windows one behind the other, in scratch.
+// The patches of few windows as a matrix: the pixels themselves, or copies in scratch.
 template <class Isa>
-RowsA gathered_patches(const Context& context, int64_t m, int64_t k, const PatchesA& patches) {
+RowsA rows_of_patches(const Context& context, int64_t m, int64_t k, const PatchesA& patches) {
+  const Images& images = patches.images;
+  if (are_pixels(images.at)) return {images.base + images.first, images.channels};
   float* to = static_cast<float*>(context.scratch);
   for (int64_t r = 0; r < m; ++r) {
     const float* from;
     patches.block<Isa, 1>(r, 1, 0, k, to + r * k, &from);
+    if (from != to + r * k) copy_floats<Isa>(from, k, to + r * k);
   }
   return {to, k};
 }
@@ -59,11 +63,12 @@ Status gemm_conv2d(const Call<conv2d_attrs>& call) {
     const PatchesA a = {{x.f32(), at, x.dim(3), g * c, c}};
     const float *weight = w.f32() + g * n * k, *group_bias = bias != nullptr ? bias + g * n : nullptr;
     const RowsC to = {y.f32() + g * n, w.dim(0)};
-    if (dots_pay<Tile>(m, k)) {
-      const auto dots = [&](const auto& rows) {
-        dot_products<typename Tile::Isa>(call.context, m, n, k, rows, weight, to, group_bias, call.attrs.activation);
-      };
-      a.whole_pixels() ? dots(a) : dots(gathered_patches<typename Tile::Isa>(call.context, m, k, a));
+    if (Winograd<Tile>::pays(at, c, n)) {
+      Winograd<Tile>(a.images, weight, n, false).run(call.context, to.base, to.step, group_bias, call.attrs.activation);
+    } else if (dots_pay<Tile>(m, k)) {
+      using Isa = typename Tile::Isa;
+      const RowsA rows = rows_of_patches<Isa>(call.context, m, k, a);
+      dot_products<Isa>(call.context, m, n, k, rows, weight, to, group_bias, call.attrs.activation);
     } else {
       PatchProduct<Tile>::run(call.context, m, n, k, a.images, ColumnsB{weight, k}, to,
                               {group_bias, call.attrs.activation});
@@ -75,8 +80,11 @@ template <class Tile>
 uint64_t gemm_conv2d_scratch(const Call<conv2d_attrs>& call) {
   const Tensor &w = call.in[1], &y = call.y();
   const int64_t m = int64_t{y.dim(0)} * y.dim(1) * y.dim(2), k = int64_t{w.dim(1)} * w.dim(2) * w.dim(3);
+  const Windows at = windows_of(call.in[0], w.dim(1), w.dim(2), y, call.attrs);
+  const int n = w.dim(0) / call.attrs.groups;
+  if (Winograd<Tile>::pays(at, w.dim(3), n)) return Winograd<Tile>::scratch_bytes(at, w.dim(3), n);
   if (dots_pay<Tile>(m, k)) return static_cast<uint64_t>(m * k + Tile::Isa::kLanes) * sizeof(float);
-  return PatchProduct<Tile>::scratch_bytes(w.dim(0) / call.attrs.groups, k);
+  return PatchProduct<Tile>::scratch_bytes(n, k);
 }
 
 // For every phase of the strides: y [pixels,c] = what the windows pass back [pixels,places k] w [places k,c]
@@ -91,6 +99,11 @@ Status gemm_conv2d_dx(const Call<conv2d_dx_attrs>& call) {
       const Phase phase(at, row, column);
       for (int i = 0; i < groups; ++i) {
         const Images a = {g.f32(), phase.windows(), g.dim(3), i * k, k};
+        if (at.h.size == 3 && at.w.size == 3 && Winograd<Tile>::pays(a.at, k, c)) {
+          Winograd<Tile>(a, w.f32() + i * weights, c, true)
+              .run(call.context, y.f32() + i * c, y.dim(3), nullptr, Activation::none);
+          continue;
+        }
         const PlacesB b = {w.f32() + i * weights, phase, k, c};
         const PixelsC to = {y.f32(), phase, y.dim(3), i * c};
         PatchProduct<Tile>::run(call.context, phase.pixels(), c, phase.places() * k, a, b, to,
@@ -102,8 +115,13 @@ Status gemm_conv2d_dx(const Call<conv2d_dx_attrs>& call) {
 }
 template <class Tile>
 uint64_t gemm_conv2d_dx_scratch(const Call<conv2d_dx_attrs>& call) {
-  const Tensor& w = call.in[1];
-  return PatchProduct<Tile>::scratch_bytes(w.dim(3), int64_t{w.dim(0)} / call.attrs.groups * w.dim(1) * w.dim(2));
+  const Tensor &g = call.in[0], &w = call.in[1];
+  const int c = w.dim(3), k = w.dim(0) / call.attrs.groups;
+  const Windows at = windows_of(call.y(), w.dim(1), w.dim(2), g, call.attrs), phase = Phase(at, 0, 0).windows();
+  if (at.h.size == 3 && at.w.size == 3 && Winograd<Tile>::pays(phase, k, c)) {
+    return Winograd<Tile>::scratch_bytes(phase, k, c);
+  }
+  return PatchProduct<Tile>::scratch_bytes(c, int64_t{k} * w.dim(1) * w.dim(2));
 }
 
 }  // namespace lite

@@ -35,13 +35,6 @@ struct WeightGradient {
         n(int64_t{at.h.size} * at.w.size * c),
         windows(int64_t{at.n} * at.h.count * at.w.count),
         parts(y.elements() > kSmall ? 1 : std::clamp<int64_t>(windows / fewest_windows_of_a_part, 1, kMostParts)) {}
-
-  bool whole_pixels() const { return all_positions(at.h) && all_positions(at.w); }  // windows are the pixels, in order
-
- private:
-  static bool all_positions(const Axis& axis) {
-    return axis.size == 1 && axis.stride == 1 && axis.pad == 0 && axis.count == axis.length;
-  }
 };
 
 // By a product for each group: y [k,rsc] = g^T [k,windows] patches [windows,rsc]. A part's piece of scratch is its
@@ -59,7 +52,7 @@ struct WeightProduct : WeightGradient {
     for (int i = 0; i < groups; ++i) {
       const ColumnsA a = {g.f32() + begin * g.dim(3) + i * m, g.dim(3)};
       const RowsC c_rows = {to + i * m * n, n};
-      if (whole_pixels()) {
+      if (are_pixels(at)) {
         const RowsB b = {x.f32() + begin * x.dim(3) + i * c, x.dim(3)};
         Gemm<Tile>::run(context, m, n, end - begin, a, b, c_rows);
       } else {
@@ -110,14 +103,14 @@ struct WeightBands : WeightGradient {
 
   explicit WeightBands(const Call<conv2d_dw_attrs>& call)
       : WeightGradient(call, kBand),
-        grid(whole_pixels() ? one_column(windows) : at),
+        grid(are_pixels(at) ? one_column(windows) : at),
         lines(Images{x.f32(), grid, x.dim(3), 0, c}),
         columns(m / kColumns * kColumns + panel_width<Tile>(m % kColumns)),
         band(std::clamp(kBand / std::max(grid.w.count, 1), 1, std::max(grid.h.count, 1))) {}
 
   // Whether this takes no more memory than a small multiple of what it works on.
   bool fits() const {
-    return (Tile::kTakesOffsets || (!whole_pixels() && at.w.count >= 8)) && groups * n * columns <= kSmall &&
+    return (Tile::kTakesOffsets || (!are_pixels(at) && at.w.count >= 8)) && groups * n * columns <= kSmall &&
            lines.width <= 2 * grid.w.length;
   }
 

@@ -25,6 +25,14 @@ struct GridPosition {
   }
 };
 
+// Whether the windows are the pixels, in order.
+inline bool are_pixels(const Windows& at) {
+  const auto all = [](const Axis& axis) {
+    return axis.size == 1 && axis.stride == 1 && axis.pad == 0 && axis.count == axis.length;
+  };
+  return all(at.h) && all(at.w);
+}
+
 // Places on `length` positions of one axis: `count` of them from `start` on, `step` apart.
 struct Steps {
   int start, step, count, length;
@@ -89,9 +97,6 @@ struct PatchesA {
     return at.h.size == 1 && at.w.size == 1 && at.h.inside(at.h.position(0, 0)) && at.w.inside(at.w.position(0, 0)) &&
            at.h.inside(at.h.position(at.h.count - 1, 0)) && at.w.inside(at.w.position(at.w.count - 1, 0));
   }
-  // Where row m lies, if it is one pixel.
-  const float* row(int64_t m) const { return pixel(GridPosition(images.at, m)); }
-
   template <class Isa, int kBlock>
   Apart block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
     const bool direct = whole_pixels();
