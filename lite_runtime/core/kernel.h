@@ -12,7 +12,7 @@ namespace lite {
 struct Context {
   void* scratch = nullptr;
   const void* prepared = nullptr;  // null: nothing was prepared
-  ThreadPool* pool = nullptr;  // null: run alone
+  ThreadPool* pool = nullptr;      // null: run alone
 };
 
 // What a kernel is given: inputs, results whose shapes are set, and its attributes.

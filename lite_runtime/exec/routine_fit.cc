@@ -165,9 +165,9 @@ void Routine::prepare(uint32_t number) {
     const int32_t id = step.ids[k];
     if (id < 0 || value_of(id) >= 0 || model_->is_writable(static_cast<uint32_t>(id))) return;
   }
-  step.prepared = prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs,
-                                  out_.data(), attrs_.data() + step.attrs, struct_words(*step.op) * sizeof(int32_t),
-                                  !fitted_);
+  step.prepared =
+      prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs, out_.data(),
+                      attrs_.data() + step.attrs, struct_words(*step.op) * sizeof(int32_t), !fitted_);
 }
 
 // How long its results and its scratch are, and whether they are single numbers.
@@ -188,8 +188,8 @@ Status Routine::measure(uint32_t number, Error& error) {
     step.action = step.scalar != nullptr ? Action::scalar : Action::kernel;
   }
   if (step.scratch < 0) return Status::kOk;
-  const size_t size = step.kernel->scratch(in_.data(), step.inputs, out_.data(),
-                                           attrs_.data() + step.attrs, step.prepared);
+  const size_t size =
+      step.kernel->scratch(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs, step.prepared);
   if (size > kMostScratch) {
     return error.set(Status::kOutOfMemory, "%s: no memory for scratch of %zu bytes", place(number).text, size);
   }

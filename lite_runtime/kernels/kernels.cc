@@ -50,9 +50,8 @@ size_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, voi
 #define ENTRY_X(op, dtype, isa) {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), nullptr, nullptr},
 #define ENTRY_XS(op, dtype, isa) \
   {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr},
-#define ENTRY_XP(op, dtype, isa)                                                            \
-  {code::op,         dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), \
-   PREPARE_OF(op, dtype, isa)},
+#define ENTRY_XP(op, dtype, isa) \
+  {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), PREPARE_OF(op, dtype, isa)},
 #define LISTED(entry, op, dtype, isa) entry(op, dtype, isa)
 
 // Best first.

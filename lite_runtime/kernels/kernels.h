@@ -67,7 +67,6 @@ inline constexpr const char* kIsas[] = {
 // The name of an instruction set that this processor runs, as kIsas has it; null where there is none.
 const char* find_isa(const char* name);
 
-
 // The best kernel that this processor runs, or null. With `isa`, only that instruction set's.
 const Kernel* find_kernel(int code, DType dtype, const char* isa = nullptr);
 

@@ -17,6 +17,7 @@
 #include "tools/case_file.h"
 #include "tools/damage.h"
 #include "tools/guarded_memory.h"
+#include "tools/read_file.h"
 
 namespace lite {
 namespace {
@@ -147,8 +148,8 @@ class Checker {
         call.context.prepared = block;
       }
       if (kernel.scratch != nullptr) {
-        call.context.scratch = aligned(
-            kernel.scratch(call.in.data(), inputs, call.out.data(), c.attrs.data(), call.context.prepared));
+        call.context.scratch =
+            aligned(kernel.scratch(call.in.data(), inputs, call.out.data(), c.attrs.data(), call.context.prepared));
         if ((too_large = call.context.scratch == nullptr)) return;
       }
       status = kernel.run(call.in.data(), inputs, call.out.data(), c.attrs.data(), call.context);
@@ -292,16 +293,6 @@ class Checker {
   std::map<std::string, Score> scores_;  // "operator type isa"
 };
 
-bool read_file(const char* path, Bytes& bytes) {
-  std::FILE* file = std::fopen(path, "rb");
-  if (file == nullptr) return false;
-  uint8_t part[4096];
-  for (size_t n; (n = std::fread(part, 1, sizeof part, file)) > 0;) bytes.insert(bytes.end(), part, part + n);
-  const bool ok = std::ferror(file) == 0;
-  std::fclose(file);
-  return ok;
-}
-
 // The pool's threads must leave the alarm to the thread that a kernel runs on.
 ThreadPool* create_pool(int threads) {
   sigset_t alarm;
@@ -356,6 +347,7 @@ int main(int argc, char** argv) {
       path = argv[i];
     }
   }
-  if (path == nullptr || usage) return lite::fail("CASES [--isa ref|avx2|avx512vnni|neon|...] [--by-operator]", "usage: ");
+  if (path == nullptr || usage)
+    return lite::fail("CASES [--isa ref|avx2|avx512vnni|neon|...] [--by-operator]", "usage: ");
   return lite::check_file(path, isa, by_operator);
 }

@@ -7,7 +7,8 @@
 
 namespace lite {
 
-// Layers on int8 with AVX-512 VNNI, which multiplies numbers without sign with numbers that have one: x is moved by 128.
+// Layers on int8 with AVX-512 VNNI, which multiplies numbers without sign with numbers that have one: x is moved by
+// 128.
 struct Vnni512 : Avx512Int, DotKernels<Vnni512> {
   using X = uint8_t;
   using Weight = int8_t;

@@ -39,8 +39,7 @@ class Conv {
         image_(layer),
         pieces_(image_.pieces()),
         blocks_(Blocks::even(layer.results, Isa::kLanes, Isa::kMostVectors)),
-        vector_bytes_(Isa::kLanes *
-                      (Isa::kParts * 4 + pieces_.depth() * static_cast<int64_t>(sizeof(Weight)))) {
+        vector_bytes_(Isa::kLanes * (Isa::kParts * 4 + pieces_.depth() * static_cast<int64_t>(sizeof(Weight)))) {
     const int64_t tasks = tasks_of(layer, divide_up(layer.positions(), kTile));
     grain_ = std::max<int64_t>(round_up(divide_up(layer.positions(), tasks), kTile), kTile);
     chunks_ = divide_up(layer.positions(), grain_);
@@ -59,9 +58,7 @@ class Conv {
   size_t prepared_size() const {
     return sizeof(LayerHeader) + bytes_of({layer_.groups, blocks_.vectors, vector_bytes_});
   }
-  size_t scratch_size(const void* prepared) const {
-    return (prepared != nullptr ? 0 : prepared_size()) + x_bytes_;
-  }
+  size_t scratch_size(const void* prepared) const { return (prepared != nullptr ? 0 : prepared_size()) + x_bytes_; }
 
   template <typename Attrs>
   void prepare(const Call<Attrs>& call, void* to) const {
@@ -165,7 +162,8 @@ class Conv {
     for (int64_t i = 0; i < layer_.groups * (end - begin); ++i) {
       const int64_t g = i / (end - begin), b = begin + i % (end - begin);
       const int size = blocks_.size(b);
-      const char* block = packed + sizeof(LayerHeader) + (g * blocks_.vectors + blocks_.first_vector(b)) * vector_bytes_;
+      const char* block =
+          packed + sizeof(LayerHeader) + (g * blocks_.vectors + blocks_.first_vector(b)) * vector_bytes_;
       const int32_t* parameters = reinterpret_cast<const int32_t*>(block);
       const Weight* w = weights_of(const_cast<int32_t*>(parameters), size);
       int8_t* to = y + g * layer_.results + blocks_.first(b);
@@ -183,11 +181,11 @@ class Conv {
   const Layer layer_;
   const Image<Isa> image_;
   const Pieces pieces_;
-  const Blocks blocks_;   // of a group
-  int64_t vector_bytes_;  // packed, of a vector of results
-  int64_t rows_;          // that a task takes at a time
-  int64_t grain_, chunks_;  // positions of a task, and how many such parts there are
-  int64_t parts_;         // the results are cut into, for a task each
+  const Blocks blocks_;                  // of a group
+  int64_t vector_bytes_;                 // packed, of a vector of results
+  int64_t rows_;                         // that a task takes at a time
+  int64_t grain_, chunks_;               // positions of a task, and how many such parts there are
+  int64_t parts_;                        // the results are cut into, for a task each
   size_t task_bytes_ = 0, x_bytes_ = 0;  // of a task's rows, and of all or of the image
 };
 

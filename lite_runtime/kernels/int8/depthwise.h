@@ -29,7 +29,7 @@ class Depthwise {
  public:
   using Column = typename Isa::Column;
   using Weight = typename Isa::Weight;
-  static constexpr int kMostSums = 24;                      // vectors
+  static constexpr int kMostSums = 24;                       // vectors
   static constexpr int kNumbers = Isa::kLanes * Isa::kRows;  // in a vector of a column
 
   explicit Depthwise(const Layer& layer)
@@ -42,8 +42,8 @@ class Depthwise {
         vector_bytes_(Isa::kLanes * 4 * Isa::kParts + together_ * places_ * static_cast<int64_t>(sizeof(Weight))) {
     const int64_t bands = layer.images * divide_up(layer.rows, together_);
     grain_ = std::max<int64_t>(divide_up(bands, tasks_of(one_group(layer), bands)), 1);
-    task_bytes_ = bytes_of({std::max<int64_t>(span_, 0), groups_, blocks_.size(0) * kNumbers,
-                            static_cast<int64_t>(sizeof(Column))});
+    task_bytes_ = bytes_of(
+        {std::max<int64_t>(span_, 0), groups_, blocks_.size(0) * kNumbers, static_cast<int64_t>(sizeof(Column))});
   }
 
   size_t prepared_size() const { return sizeof(LayerHeader) + bytes_of({blocks_.vectors, vector_bytes_}); }
@@ -136,8 +136,7 @@ class Depthwise {
       Isa::interleave(size, width, rows, steps, left, to, step);
       Isa::interleave(size, width, rows, steps, span_ - right, to + right * step, step);
       for (int64_t i = 0; i < Isa::kRows; ++i) {
-        const int64_t row =
-            first * layer_.stride_h - layer_.top + (g * Isa::kRows + i) * layer_.dilation_h;
+        const int64_t row = first * layer_.stride_h - layer_.top + (g * Isa::kRows + i) * layer_.dilation_h;
         if (row < 0 || row >= layer_.height) continue;
         rows[i] = x + ((image * layer_.height + row) * layer_.width + left - layer_.left) * layer_.channels;
         rows[i] += blocks_.first(b);

@@ -2,7 +2,8 @@
 
 #include "kernels/int8/layer.h"
 
-// What convolutions on int8 read instead of x: the image with its edges, in the type that an instruction set multiplies.
+// What convolutions on int8 read instead of x: the image with its edges, in the type that an instruction set
+// multiplies.
 //
 // An instruction set is a class Isa with
 //   X                   the type of numbers that its kernels read
@@ -12,8 +13,8 @@
 
 namespace lite {
 
-// Numbers that a window sees, as pieces that lie in one place: `lines` by `places` of them, `length` numbers each, which
-// is a multiple of kTogether. What a piece has beyond the window is multiplied by 0.
+// Numbers that a window sees, as pieces that lie in one place: `lines` by `places` of them, `length` numbers each,
+// which is a multiple of kTogether. What a piece has beyond the window is multiplied by 0.
 struct Pieces {
   int64_t lines = 1, line_step = 0, places = 1, place_step = 0, length = 0;
 

@@ -6,8 +6,8 @@
 
 namespace lite {
 
-// 16 channels of four rows, as columns of int8/depthwise.h have them in vectors of kBytes: groups of four channels go to
-// the W vectors in turn. `first` is the number of the first group.
+// 16 channels of four rows, as columns of int8/depthwise.h have them in vectors of kBytes: groups of four channels go
+// to the W vectors in turn. `first` is the number of the first group.
 template <int W, int kBytes>
 void interleave_sixteen(__m128i a, __m128i b, __m128i c, __m128i d, int first, uint8_t* to) {
   const __m128i low_ab = _mm_unpacklo_epi8(a, b), high_ab = _mm_unpackhi_epi8(a, b);

@@ -73,8 +73,8 @@ inline size_t bytes_of(std::initializer_list<int64_t> sizes) {
 }
 
 // Results in blocks of one to `most` vectors: as even as can be, or all but the last as large as can be. Result number
-// result_of(v, lane) of a block is in a lane: four lanes of each vector in turn, as instructions that narrow vectors put
-// them together.
+// result_of(v, lane) of a block is in a lane: four lanes of each vector in turn, as instructions that narrow vectors
+// put them together.
 struct Blocks {
   int64_t results, lanes, vectors, count;
   int64_t least, larger;  // vectors of every block; how many of the first ones have one more, or as many as can be

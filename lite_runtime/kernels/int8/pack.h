@@ -7,9 +7,9 @@
 // the parameters of its vectors, then its weights as its kernel multiplies them.
 //
 // An instruction set is a class Isa with
-//   kLanes, kParts, kQuick   32-bit lanes of a vector; vectors of parameters a vector has; whether it knows the short way
-//   kOffset                  what its kernels add to x before they multiply
-//   Weight                   the type of packed weights
+//   kLanes, kParts, kQuick   32-bit lanes of a vector; vectors of parameters a vector has; whether it knows the short
+//   way kOffset                  what its kernels add to x before they multiply Weight                   the type of
+//   packed weights
 
 namespace lite {
 

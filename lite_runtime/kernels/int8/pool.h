@@ -101,7 +101,7 @@ class MaxPool {
 
   const Call<max_pool2d_attrs>& call_;
   const Windows at_;
-  int64_t channels_, line_;      // numbers of a pixel and of a line of x
+  int64_t channels_, line_;     // numbers of a pixel and of a line of x
   int64_t grain_, task_bytes_;  // lines of a task, and its scratch
 };
 

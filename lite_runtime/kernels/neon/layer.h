@@ -19,7 +19,8 @@ struct NeonFinish {
       return NeonScale(vld1q_s32(parts + 4), vld1q_s32(parts + 8));
     };
     const NeonScale scales[4] = {scale_of(0), scale_of(1 % W), scale_of(2 % W), scale_of(W - 1)};
-    const int8x16_t low = vdupq_n_s8(static_cast<int8_t>(stored.low)), high = vdupq_n_s8(static_cast<int8_t>(stored.high));
+    const int8x16_t low = vdupq_n_s8(static_cast<int8_t>(stored.low)),
+                    high = vdupq_n_s8(static_cast<int8_t>(stored.high));
     const int16x8_t zero = vdupq_n_s16(static_cast<int16_t>(stored.zero));
     for (int r = 0; r < count; ++r, sums += W * 4, y += y_step) {
       int16x4_t words[4] = {};

@@ -22,8 +22,7 @@ struct NeonPairs : NeonLayer<NeonPairs> {
   static V total(Sum sum) { return vpaddq_s32(sum.low, sum.high); }
   static Sum dot(Sum sum, V x, V w) {
     const int8x16_t a = vreinterpretq_s8_s32(x), b = vreinterpretq_s8_s32(w);
-    return {vpadalq_s16(sum.low, vmull_s8(vget_low_s8(a), vget_low_s8(b))),
-            vpadalq_s16(sum.high, vmull_high_s8(a, b))};
+    return {vpadalq_s16(sum.low, vmull_s8(vget_low_s8(a), vget_low_s8(b))), vpadalq_s16(sum.high, vmull_high_s8(a, b))};
   }
 };
 
