@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ir.cases import encode
+from ir.dtype import DType
 from ir.op import OPS, Case, case, ints
 from ir.ops.quant import int8s
 
@@ -95,8 +96,9 @@ def float_case(layer: Layer) -> Case:
 
 def int8_case(layer: Layer) -> Case:
     k = layer.w[0] if layer.op == "conv2d" else layer.w[-1]
+    w = ints(*layer.w, low=-127, high=128, dtype=DType.i8)  # as quantize_weight makes them
     return case(
-        int8s(*layer.x), int8s(*layer.w), ints(k), ints(k, low=2**30, high=2**31),
+        int8s(*layer.x), w, ints(k), ints(k, low=2**30, high=2**31),
         ints(k, low=-12, high=-8), pads=(layer.pad,) * 4,
     )  # fmt: skip
 
