@@ -38,7 +38,7 @@ INSPECT_EXAMPLES = """examples:
 """
 
 
-BACKENDS = ("auto", "ref", "avx2", "avx512", "neon")
+BACKENDS = ("auto", "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "dotprod", "i8mm")
 
 
 class UsageError(Exception):

@@ -1,5 +1,5 @@
-"""int8 kernels on calls at random: every instruction set gives the bits of the numpy reference, with
-weights packed beforehand or not, on any number of threads."""
+"""int8 kernels on calls at random: every instruction set gives the bits of the numpy reference,
+with weights packed beforehand or not, on any number of threads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def windows(rng: Rng, r: int, s: int) -> tuple[dict[str, Any], int, int]:
     strides = tuple(int(n) for n in rng.choice([1, 1, 1, 2, 3], 2))
     dilations = tuple(int(n) for n in rng.choice([1, 1, 1, 2, 3], 2))
     pads = tuple(int(n) for n in rng.integers(0, 4, 4))
-    h, w = ((n - 1) * d + 1 + int(rng.integers(0, 9)) for n, d in zip((r, s), dilations, strict=True))
+    h, w = (
+        (n - 1) * d + 1 + int(rng.integers(0, 9)) for n, d in zip((r, s), dilations, strict=True)
+    )
     return {"strides": strides, "pads": pads, "dilations": dilations}, h, w
 
 
@@ -86,9 +88,7 @@ def depthwise(rng: Rng) -> Case:
 def linear(rng: Rng) -> Case:
     rows = int(rng.choice([1, 1, 2, 3, 5, 6, 7, 8, 9, 23, 24, 25, 49, 70]))
     c, k = (int(n) for n in rng.choice(CHANNELS, 2))
-    return case(
-        int8s(rows, c), weights(rng, k, c, axis=0), *finish(rng, k, c), **numbers(rng)
-    )
+    return case(int8s(rows, c), weights(rng, k, c, axis=0), *finish(rng, k, c), **numbers(rng))
 
 
 def scale(rng: Rng, name: str = "", low: int = -8, high: int = 2) -> dict[str, int]:
@@ -180,9 +180,7 @@ def large(rng: Rng) -> Iterator[tuple[Op, Case]]:
 @pytest.fixture(scope="module")
 def random_cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(20)
-    calls = [
-        (OPS[name], make(rng)) for name, (make, count) in RANDOM.items() for _ in range(count)
-    ]
+    calls = [(OPS[name], make(rng)) for name, (make, count) in RANDOM.items() for _ in range(count)]
     path = tmp_path_factory.mktemp("int8") / "random.cases"
     path.write_bytes(encode([*calls, *large(rng)]))
     return path

@@ -47,8 +47,9 @@ Status Session::start(const SessionOptions& options, Error& error) {
   backend_ = find_isa(wanted);
   if (backend_ == nullptr && std::strcmp(wanted, "auto") != 0) {
     char known[80] = "";
-    for (const char* isa : kIsas) {
-      if (find_isa(isa) == nullptr) continue;
+    for (int i = sizeof kIsas / sizeof *kIsas - 1; i >= 0; --i) {
+      const char* isa = find_isa(kIsas[i]);
+      if (isa == nullptr) continue;
       std::strncat(known, ", ", sizeof known - std::strlen(known) - 1);
       std::strncat(known, isa, sizeof known - std::strlen(known) - 1);
     }

@@ -21,6 +21,7 @@
 #else
 #include "tools/guarded_memory.h"
 #endif
+#include "tools/read_file.h"
 
 namespace lite {
 namespace {
@@ -307,16 +308,6 @@ class Checker {
   ThreadPool* three_;
   std::map<std::string, Score> scores_;  // "operator type isa"
 };
-
-bool read_file(const char* path, Bytes& bytes) {
-  std::FILE* file = std::fopen(path, "rb");
-  if (file == nullptr) return false;
-  uint8_t part[4096];
-  for (size_t n; (n = std::fread(part, 1, sizeof part, file)) > 0;) bytes.insert(bytes.end(), part, part + n);
-  const bool ok = std::ferror(file) == 0;
-  std::fclose(file);
-  return ok;
-}
 
 // The pool's threads must leave the alarm to the thread that a kernel runs on.
 ThreadPool* create_pool(int threads) {

@@ -12,8 +12,8 @@ struct NeonMatrix : NeonLayer<NeonMatrix> {
 
   static constexpr int rows_of(int vectors) { return vectors > 2 ? 4 : 8; }
 
-  static void multiply(int rows, int vectors, const int8_t* const* x, const Pieces& pieces, const int32_t* parameters,
-                       const int8_t* w, int32_t* sums) {
+  static void multiply(bool, int rows, int vectors, const int8_t* const* x, const Pieces& pieces,
+                       const int32_t* parameters, const int8_t* w, int32_t* sums) {
     const int8_t* all[8];  // short of pairs, the last row repeats
     for (int r = 0; r < 8; ++r) all[r] = x[r < rows ? r : rows - 1];
     alignas(16) int32_t found[8 * 2 * kLanes];

@@ -18,7 +18,7 @@
 // An instruction set is a class Isa with what int8/pack.h and int8/image.h want, and
 //   kMostVectors         vectors in a block
 //   rows_of(vectors)     rows that are multiplied at a time with a block of so many
-//   multiply(rows, vectors, x, pieces, parameters, w, sums)
+//   multiply(quick, rows, vectors, x, pieces, parameters, w, sums)
 //                        sums[row][vector]: what `parameters` say that they start with, and products with what
 //                        `pieces` tells of each of the rows x
 //   finish(quick, rows, vectors, sums, parameters, stored, y, y_step, width)
@@ -172,7 +172,7 @@ class Conv {
         const int count = static_cast<int>(std::min(together, rows.count - row));
         const X* x[8];
         for (int r = 0; r < count; ++r) x[r] = rows.x[row + r] + g * layer_.channels;
-        Isa::multiply(count, size, x, pieces_, parameters, w, sums);
+        Isa::multiply(quick, count, size, x, pieces_, parameters, w, sums);
         Isa::finish(quick, count, size, sums, parameters, stored, to + row * y_step, y_step, blocks_.width(b));
       }
     }

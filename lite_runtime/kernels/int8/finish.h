@@ -12,6 +12,12 @@ template <class I>
 struct Finish {
   using V = typename I::V;
 
+  // Whether a result with these weights can take the short way.
+  template <class Weights>
+  static bool takes(const Weights& weights, int32_t bias, int shift) {
+    return Quick::takes(weights.bound(bias), shift) || weights.none();
+  }
+
   template <int W>
   static void rows(bool quick, int count, const int32_t* sums, const int32_t* parameters, const Stored& stored,
                    int8_t* y, int64_t y_step, int width) {

@@ -103,7 +103,7 @@ struct Blocks {
 // At the start of what a layer prepares.
 struct LayerHeader {
   bool valid;     // the multipliers are sound
-  bool quick;     // results are brought back to int8 by the short way (int8/rescale.h)
+  bool quick;     // kernels may take their short way
   char rest[62];  // packed numbers begin on a boundary of 64 bytes
 };
 

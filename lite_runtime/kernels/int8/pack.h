@@ -30,16 +30,21 @@ struct ResultWeights {
     return std::abs(int64_t{bias}) + 255 * sum;
   }
   bool none() const { return bound(0) == 0; }
+  bool has(int8_t value) const {
+    for (int64_t i = 0; i < n; ++i) {
+      if (w[i * stride] == value) return true;
+    }
+    return false;
+  }
 };
 
 // Whether all results can take the short way; weights(k) are those of result k.
 template <class Isa, typename Weights>
 bool all_quick(const Channels& channels, int64_t results, const Weights& weights) {
   for (int64_t k = 0; k < results; ++k) {
-    const ResultWeights of = weights(k);
-    if (!Quick::takes(of.bound(channels.bias[k]), channels.shift[k]) && !of.none()) return false;
+    if (!Isa::takes(weights(k), channels.bias[k], channels.shift[k])) return false;
   }
-  return Isa::kQuick;
+  return true;
 }
 
 // Parameters of a block of `vectors` vectors whose first result is `first`, `width` of them: for each vector where sums
@@ -55,8 +60,8 @@ void pack_parameters(const Channels& channels, bool quick, int64_t first, int wi
       const int64_t k = first + at;
       const ResultWeights of = weights(k);
       const int64_t start = channels.bias[k] - (Isa::kOffset + x_zero) * of.sum();
-      to[lane] = wrap32(quick ? start + (int64_t{1} << 31) : start);
-      if (!quick) {
+      to[lane] = wrap32(quick && Isa::kQuick ? start + (int64_t{1} << 31) : start);
+      if (!quick || !Isa::kQuick) {
         to[Isa::kLanes + lane] = channels.multiplier[k];
         to[2 * Isa::kLanes + lane] = channels.shift[k];
       } else if constexpr (Isa::kQuick) {

@@ -6,26 +6,32 @@
 // result and add them up: Isa::dot(sum, x, w). An instruction set derives from DotKernels and gives
 //   V, load, store, broadcast(x)   vectors; kTogether numbers of x in each lane
 //   Sum, start(v), total(sum)      what products are added up in, and vectors before and after
-//   Finish::rows<W>                as int8/finish.h has it
+//   Finish                         rows<W> and takes as int8/finish.h has them
 
 namespace lite {
 
 template <class Isa>
 struct DotKernels {
+  template <class Weights>
+  static bool takes(const Weights& weights, int32_t bias, int shift) {
+    return Isa::Finish::takes(weights, bias, shift);
+  }
+
   // multiply and finish of int8/conv.h, multiply_columns of int8/depthwise.h.
   template <typename X, typename Weight>
-  static void multiply(int rows, int vectors, const X* const* x, const Pieces& pieces, const int32_t* parameters,
+  static void multiply(bool, int rows, int vectors, const X* const* x, const Pieces& pieces, const int32_t* parameters,
                        const Weight* w, int32_t* sums) {
-    with_vectors<Isa::kMostVectors>(vectors, [&](auto v) {
+    with_number<Isa::kMostVectors>(vectors, [&](auto v) {
       constexpr int W = decltype(v)::kValue;
-      with_rows<W, Isa::rows_of(W)>(rows, x, pieces, parameters, w, sums);
+      with_number<Isa::rows_of(W)>(
+          rows, [&](auto r) { DotKernels::tile<decltype(r)::kValue, W>(x, pieces, parameters, w, sums); });
     });
   }
 
   template <typename Column, typename Weight>
   static void multiply_columns(int vectors, int results, const Column* x, int64_t x_step, int64_t count, int64_t groups,
                                int64_t step, const int32_t* parameters, const Weight* w, int32_t* sums) {
-    with_vectors<Isa::kMostVectors>(vectors, [&](auto v) {
+    with_number<Isa::kMostVectors>(vectors, [&](auto v) {
       constexpr int W = decltype(v)::kValue;
       int i = 0;
       for (; i + 2 <= results; i += 2) {
@@ -39,32 +45,24 @@ struct DotKernels {
 
   static void finish(bool quick, int rows, int vectors, const int32_t* sums, const int32_t* parameters,
                      const Stored& stored, int8_t* y, int64_t y_step, int width) {
-    with_vectors<Isa::kMostVectors>(vectors, [&](auto v) {
+    with_number<Isa::kMostVectors>(vectors, [&](auto v) {
       Isa::Finish::template rows<decltype(v)::kValue>(quick, rows, sums, parameters, stored, y, y_step, width);
     });
   }
 
- private:
+ protected:
   template <int N>
   struct Number {
     static constexpr int kValue = N;
   };
 
-  // body(a constant that is `vectors`), which is at most N.
+  // body(a constant that is `n`), which is at most N.
   template <int N, typename Body>
-  static void with_vectors(int vectors, const Body& body) {
+  static void with_number(int n, const Body& body) {
     if constexpr (N > 1) {
-      if (vectors < N) return with_vectors<N - 1>(vectors, body);
+      if (n < N) return with_number<N - 1>(n, body);
     }
     body(Number<N>());
-  }
-
-  template <int W, int R, typename... Arguments>
-  static void with_rows(int rows, Arguments&... arguments) {
-    if constexpr (R > 1) {
-      if (rows < R) return with_rows<W, R - 1>(rows, arguments...);
-    }
-    tile<R, W>(arguments...);
   }
 
   // R rows and W vectors stay in registers.

@@ -11,6 +11,11 @@ namespace lite {
 struct NeonFinish {
   static constexpr int kParts = 3;  // where sums start, multiplier, shift
 
+  template <class Weights>
+  static bool takes(const Weights&, int32_t, int) {
+    return false;
+  }
+
   template <int W>
   static void rows(bool, int count, const int32_t* sums, const int32_t* parameters, const Stored& stored, int8_t* y,
                    int64_t y_step, int width) {
@@ -57,11 +62,7 @@ struct NeonLayer : DotKernels<Isa> {
   static V load(const void* from) { return vld1q_s32(static_cast<const int32_t*>(from)); }
   static void store(int32_t* to, V v) { vst1q_s32(to, v); }
   static void convert(const int8_t* x, int64_t n, int8_t* y) { std::memcpy(y, x, static_cast<size_t>(n)); }
-  static V broadcast(const int8_t* x) {
-    int32_t four;
-    std::memcpy(&four, x, sizeof four);
-    return vdupq_n_s32(four);
-  }
+  static V broadcast(const int8_t* x) { return vld1q_dup_s32(reinterpret_cast<const int32_t*>(x)); }
 
   static void interleave(int vectors, int width, const int8_t* const* rows, const int64_t* steps, int64_t count,
                          int8_t* to, int64_t to_step) {
