@@ -15,7 +15,6 @@
 #include "exec/session.h"
 #include "format/expression.h"
 #include "kernels/vector/share.h"
-#include "kernels/wasm/quantized_layers.h"
 #include "lite/lite.h"
 
 // Counts the program's allocations and what is not given back, and lets one of them fail: glibc lets a program that is
