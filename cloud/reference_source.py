@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cloud.formula import source as formula
+from cloud import formula_source as formula
 from ir.dtype import DType
 from ir.graph import Node, Value
 from ir.op import Op
