@@ -30,6 +30,13 @@ def native_build(target: str) -> Path:
     return _build("native", target)
 
 
+def one_isa_build() -> Path:
+    """The build folder of a shared library with the kernels of one instruction set beside `ref`."""
+    return _build(
+        "isa", "lite", "-DBUILD_SHARED_LIBS=ON", "-DLITE_TOOLS=OFF", "-DLITE_ISAS=avx2;neon"
+    )
+
+
 def model_build(*models: Path) -> Path:
     """The build folder of a shared library with the kernels of these model files alone, and of one
     instruction set."""

@@ -47,11 +47,17 @@ uint64_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, v
 #define RUN(op, dtype, isa) IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>))
 #define SCRATCH_OF(op, dtype, isa) IF_BUILT(op, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>))
 #define PREPARE_OF(op, dtype, isa) IF_BUILT(op, (prepare<op##_attrs, op##_##dtype##_##isa##_prepare>))
-#define ENTRY_X(op, dtype, isa) {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), nullptr, nullptr},
+#define ENTRY_X(op, dtype, isa) \
+  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), nullptr, nullptr},
 #define ENTRY_XS(op, dtype, isa) \
-  {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr},
+  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr},
 #define ENTRY_XP(op, dtype, isa) \
-  {code::op, dtype_of::dtype, NAME(isa), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), PREPARE_OF(op, dtype, isa)},
+  {code::op,                     \
+   dtype_of::dtype,              \
+   IF_BUILT(op, NAME(isa)),      \
+   RUN(op, dtype, isa),          \
+   SCRATCH_OF(op, dtype, isa),   \
+   PREPARE_OF(op, dtype, isa)},
 #define LISTED(entry, op, dtype, isa) entry(op, dtype, isa)
 
 // Best first.
