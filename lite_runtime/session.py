@@ -273,6 +273,11 @@ class Session:
         """Bytes of memory that the last run of the entry took at most, tapes included; 0 before."""
         return self._core.memory(self._number(entry))[2]
 
+    def weight_bytes(self, entry: str | None = None) -> int:
+        """Bytes of all weights, and of what kernels packed of them in the entries planned so far:
+        this one and those that have run."""
+        return self._core.memory(self._number(entry))[3]
+
     def nodes(self, entry: str | None = None) -> tuple[NodeTime, ...]:
         """The nodes of an entry, in the order in which they run."""
         return tuple(self._node_times(self._number(entry), 0))

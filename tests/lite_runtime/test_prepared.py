@@ -1,0 +1,86 @@
+"""What kernels make of weights that never change: once a session, the same results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lite_runtime as lite
+from ir.dtype import DType
+from ir.graph import Constant, Graph, Model, Value, Weight
+from ir.op import OPS
+from ir.symbol import symbol
+from tests.lite_runtime.models import open_model
+
+BATCH = symbol("batch")
+
+
+def layers(frozen: bool = True, entries: tuple[str, ...] = ("infer",), x_zero: int = 5) -> Model:
+    """A convolution and a linear layer on int8 over the same weights in every entry."""
+    rng = np.random.default_rng(3)
+
+    def leaf(name: str, low: int, high: int, *shape: int, dtype: type) -> Value:
+        data = rng.integers(low, high, shape).astype(dtype)
+        return Constant(data) if frozen else Weight(data, name=name, trainable=False, state=True)
+
+    def weights(name: str, k: int, *shape: int) -> list[Value]:
+        return [
+            leaf(f"{name}.w", -127, 128, k, *shape, dtype=np.int8),
+            leaf(f"{name}.b", -900, 900, k, dtype=np.int32),
+            leaf(f"{name}.m", 2**30, 2**31 - 1, k, dtype=np.int32),
+            leaf(f"{name}.s", -10, -7, k, dtype=np.int32),
+        ]
+
+    conv, linear = weights("conv", 20, 3, 3, 4), weights("linear", 10, 20)
+    graphs = {}
+    for i, name in enumerate(entries):
+        x = Value((BATCH, 6, 6, 4), DType.i8, name="x")
+        y = OPS["quantized_conv2d"](x, *conv, pads=(1, 1, 1, 1), x_zero=x_zero + i)
+        graphs[name] = Graph((x,), (OPS["quantized_linear"](y, *linear, y_zero=-3),), ("y",))
+    return Model(graphs)
+
+
+def images(batch: int) -> np.ndarray:
+    return np.random.default_rng(batch).integers(-128, 128, (batch, 6, 6, 4)).astype(np.int8)
+
+
+def packed_bytes(session: lite.Session, *entries: str) -> int:
+    """What is kept beside the weights once these entries are planned."""
+    return [session.weight_bytes(entry) for entry in entries][-1] - sum(
+        w.size_bytes for w in session.weight_infos
+    )
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_results_are_those_of_the_reference_at_all_sizes(frozen: bool) -> None:
+    fast, slow = open_model(layers(frozen)), open_model(layers(frozen), backend="ref")
+    for batch in (3, 1, 40, 3):
+        assert np.array_equal(fast.run(images(batch)), slow.run(images(batch)))
+
+
+def test_packed_weights_are_kept_and_counted_where_weights_never_change() -> None:
+    assert packed_bytes(open_model(layers()), "infer") > 0
+    assert packed_bytes(open_model(layers(frozen=False)), "infer") == 0
+    assert packed_bytes(open_model(layers(), backend="ref"), "infer") == 0
+
+
+def test_entries_share_packed_weights_where_their_attributes_agree() -> None:
+    session = open_model(layers(entries=("infer", "again")))
+    one, both = (packed_bytes(session, *names) for names in (("infer",), ("infer", "again")))
+    conv_alone = both - one  # x_zero differs, so it is packed again
+    assert 0 < conv_alone < one
+    for entry, x_zero in (("infer", 5), ("again", 6)):
+        expected = open_model(layers(x_zero=x_zero), backend="ref").run(images(2))
+        assert np.array_equal(session.run(images(2), entry=entry), expected)
+
+
+def test_a_state_that_is_set_is_what_the_next_run_multiplies() -> None:
+    session, slow = (
+        open_model(layers(frozen=False)),
+        open_model(layers(frozen=False), backend="ref"),
+    )
+    session.run(images(2))
+    w = np.random.default_rng(9).integers(-127, 128, (20, 3, 3, 4)).astype(np.int8)
+    for each in (session, slow):
+        each.set_weights({"conv.w": w})
+    assert np.array_equal(session.run(images(2)), slow.run(images(2)))
