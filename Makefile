@@ -51,7 +51,7 @@ bench: setup-dev
 # Files that attack the runtime, RUNS of each kind; wants clang (apt-get install clang-19 libclang-rt-19-dev).
 RUNS ?= 100000
 fuzz: setup-dev
-	$(BIN)/python -m tests.lite_runtime.mutations $(RUNS) $(RUNS) 0
+	$(BIN)/python -m tests.lite_runtime.mutations $(RUNS) $(RUNS) 0 $$(($(RUNS) / 10))
 	$(BIN)/python -m tests.lite_runtime.fuzz $(RUNS)
 
 lint: setup-dev

@@ -13,7 +13,7 @@ from cloud import eager, modes, parse
 from cloud.autodiff import zeros_like
 from cloud.differentiate import grad, vjp
 from cloud.parse.capture import Closing
-from cloud.trees import is_float, leaves, packed
+from cloud.trees import is_float, leaves, packed, rebuilt
 from ir.errors import IrError, ShapeError
 from ir.graph import Constant, Graph, Value, Weight, next_serial, shape_text
 from ir.op import OPS
@@ -50,7 +50,11 @@ class custom_gradient:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(x, Value) for x in leaves((args, kwargs))):
-            return self.f(*args, **kwargs)[0]
+            y = self.f(*args, **kwargs)[0]
+            made = next((v for v in leaves(y) if isinstance(v, Value)), None)
+            if made is None:
+                return y
+            args = rebuilt(args, lambda x: _constant(x, made))  # it reads weights: they count
         if kwargs:
             args, kwargs = self._by_place(args, kwargs)
         y, backward = self._parts(args, kwargs)
@@ -217,6 +221,13 @@ def _at_once(
 def _shown(g: Value) -> Value:
     """The cotangent as a tensor, so that whoever looks sees its numbers."""
     return eager.Tensor(g.data) if type(g) is Constant else g
+
+
+def _constant(x: Any, like: Value) -> Any:
+    """A float or an array of floats as a constant; a number of Python in the type of `like`."""
+    if not is_float(x):
+        return x
+    return Constant(np.asarray(x, None if hasattr(x, "dtype") else like.dtype.numpy))
 
 
 def _gradients(found: Any) -> tuple[Any, dict[Weight, Any]]:

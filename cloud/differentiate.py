@@ -6,7 +6,7 @@ Functions are read by `cloud.parse`, so that their control flow may depend on da
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,7 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
             (y,), g = autodiff.value_and_gradients([y], seeds, _values(chosen))
             return (y, *g)
 
+        kwargs = _with_defaults(f, args, kwargs, numbers_in(wrt))
         y, *g = transform(f, args, kwargs, build, numbers_in(wrt))
         return y, packed(shape[0], iter(g))
 
@@ -159,6 +160,19 @@ def argument_names(f: Callable[..., Any]) -> list[str]:
         return [p.name for p in inspect.signature(f).parameters.values() if p.kind in fixed]
     except (TypeError, ValueError):  # a built-in without a signature
         return []
+
+
+def _with_defaults(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], wanted: Collection[Any]
+) -> dict[str, Any]:
+    """The named arguments, with those that a derivative is wanted by and that have a default."""
+    left = [n for n in wanted if isinstance(n, str) and n not in kwargs]
+    left = [n for n in left if n not in argument_names(f)[: len(args)]]
+    if not left:
+        return kwargs
+    parameters = inspect.signature(f).parameters
+    found = {n: parameters[n].default for n in left if n in parameters}
+    return kwargs | {n: x for n, x in found.items() if x is not inspect.Parameter.empty}
 
 
 def _scalar(traced: Traced, f: Callable[..., Any], who: str) -> Value:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cloud.formula import source as formula
 from ir.dtype import DType
 from ir.graph import Node, Value
 from ir.op import Op
@@ -44,6 +45,9 @@ def definitions(nodes: Iterable[Node]) -> dict[str, str]:
     modules that these need as `import` lines."""
     found: dict[str, str] = {}
     for node in nodes:
+        if node.op.name == "formula":
+            found |= definitions(formula.operators_in(node))
+            found[formula.name_of(node)] = formula.definition(node, expression)
         for n in filter(None, (node, _activation(node))):
             if n.op.name not in CONTROL and not _is_plain(n) and _template(n.op) is None:
                 _define(n.op.name, n.op, found)
@@ -124,6 +128,7 @@ def _matmul(node: Node, args: Sequence[str]) -> str:
 _PLAIN: dict[str, Callable[[Node, Sequence[str]], str]] = {
     "slice": _slices,
     "matmul": _matmul,
+    "formula": formula.call,
     "cast": lambda node, args: f"{args[0]}.astype({attribute(node.attrs['to'])})",
 }
 

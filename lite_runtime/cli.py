@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from lite_runtime._core import __version__
-from lite_runtime.bench import measure
+from lite_runtime.bench import measure, random_inputs
 from lite_runtime.console import exit_code, lines_text, one_line, say
 from lite_runtime.files import read_array, read_file, write_whole
 from lite_runtime.inspection import inspect_model, report_text
 from lite_runtime.session import Array, LiteError, Session, load
 from lite_runtime.signature import read_key, signer, verify
 from lite_runtime.svg import draw
+from lite_runtime.trace import chrome_trace
 
 RUN_EXAMPLES = """examples:
   ms-run model.ms --input image=x.npy --output-dir out
@@ -28,6 +29,7 @@ BENCH_EXAMPLES = """examples:
   ms-bench model.ms
   ms-bench model.ms --entry train --size batch=16 --threads 1 --profile
   ms-bench model.ms --json > latency.json
+  ms-bench model.ms --trace out.json     # for chrome://tracing or ui.perfetto.dev
 """
 INSPECT_EXAMPLES = """examples:
   ms-inspect model.ms
@@ -82,6 +84,9 @@ def bench(argv: list[str] | None = None) -> None:
         help="the size of a free dimension (default: the smallest)",
     )
     parser.add_argument("--profile", action="store_true", help="add a table of all nodes")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE.json", help="write ten runs as a trace for a browser"
+    )
     _finish("ms-bench", parser, argv, _bench)
 
 
@@ -182,6 +187,9 @@ def _bench(args: argparse.Namespace) -> str:
     session = _load(args)
     session.resize(dict(_size(text, session.symbols) for text in args.size))
     result = measure(session, args.entry, runs=args.runs, warmup=args.warmup, profile=args.profile)
+    if args.trace:
+        trace = chrome_trace(session, random_inputs(session, args.entry), args.entry).encode()
+        write_whole(args.trace, lambda out: out.write(trace))
     if args.json:
         return json.dumps(result.as_dict() | {"threads": args.threads, "backend": args.backend})
     return str(result)

@@ -41,6 +41,17 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
+class Event:
+    """A node that ran: when, in nanoseconds, and which; `graph` and `node` count from 0."""
+
+    start_ns: int
+    end_ns: int
+    entry: int
+    graph: int
+    node: int
+
+
+@dataclass(frozen=True)
 class WeightInfo:
     """A weight of a model. `kind`: constant, trainable, state or frozen."""
 
@@ -190,16 +201,15 @@ class Session:
         try:
             for _ in range(runs):
                 self._run(number, takes, inputs)
-            return Profile(
-                tuple(
-                    node
-                    for graph, part in enumerate(self._core.graphs(number))
-                    for node in self._node_times(number, runs, graph, part)
-                ),
-                runs,
-            )
+            return Profile(tuple(n for graph in self.graph_nodes(entry, runs) for n in graph), runs)
         finally:
             self._core.profile(False)
+
+    def trace(self, capacity: int) -> tuple[list[Event], int]:
+        """Write down each node that ends from now on, up to `capacity` of them; 0 ends it. Gives
+        what was written since the last call, and how many nodes there was no room for."""
+        events, lost = self._core.trace(capacity)
+        return [Event(*row) for row in events], lost
 
     @property
     def weight_infos(self) -> tuple[WeightInfo, ...]:
@@ -275,6 +285,13 @@ class Session:
     def value_bytes(self, entry: str | None = None) -> tuple[int, ...]:
         """The size of every tensor of an entry, by the ids that `nodes` names."""
         return tuple(row[3] for row in self._core.values(self._number(entry), 0))
+
+    def graph_nodes(self, entry: str | None = None, runs: int = 0) -> list[list[NodeTime]]:
+        """The nodes of each graph of an entry: its own first, then those that control flow runs.
+        Times are means of `runs` runs."""
+        number = self._number(entry)
+        parts = enumerate(self._core.graphs(number))
+        return [self._node_times(number, runs, graph, part) for graph, part in parts]
 
     def _number(self, entry: str | None) -> int:
         if entry is None:

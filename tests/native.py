@@ -13,6 +13,16 @@ import pytest
 from tests.helpers import ROOT
 
 PACKAGES = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}
+CLANG = "/usr/lib/llvm-19/lib/clang/19"
+WASM_PACKAGES = {
+    "clang++-19": "clang-19",
+    "wasm-ld-19": "lld-19",
+    "node": "nodejs",
+    "/usr/lib/wasm32-wasi/libc.a": "wasi-libc",
+    "/usr/lib/wasm32-wasi/libc++abi.a": "libc++abi-19-dev-wasm32",
+    "/usr/lib/wasm32-wasi/libc++.a": "libc++-19-dev-wasm32",
+    f"{CLANG}/lib/wasi/libclang_rt.builtins-wasm32.a": "libclang-rt-19-dev-wasm32",
+}
 
 
 def native_build(target: str) -> Path:
@@ -37,12 +47,24 @@ def fuzz_build(compiler: str) -> Path:
     )  # fmt: skip
 
 
+def sanitized_build(sanitizer: str, target: str) -> Path:
+    """The same with one of the compiler's sanitizers: "thread", or "address,undefined"."""
+    name = sanitizer.partition(",")[0]
+    return _build(
+        name, target, f"-DLITE_SANITIZE={sanitizer}", "-DLITE_ISAS=avx2;neon", "-DLITE_WERROR=OFF"
+    )
+
+
 def aarch64_build(target: str) -> Path:
     """The same for AArch64: programs run under qemu-aarch64. Skips the test without the tools."""
-    for tool, package in PACKAGES.items():
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is missing: apt-get install {package}")
+    _need(PACKAGES)
     return _build("aarch64", target, "-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake")
+
+
+def wasm_build(target: str) -> Path:
+    """The same for WebAssembly: modules run in Node. Skips the test without the tools."""
+    _need(WASM_PACKAGES)
+    return _build("wasm", target, "-DCMAKE_TOOLCHAIN_FILE=cmake/wasm.cmake")
 
 
 def run_tool(*command: str) -> None:
@@ -51,6 +73,13 @@ def run_tool(*command: str) -> None:
     env = os.environ | {"PATH": path}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+
+
+def _need(packages: dict[str, str]) -> None:
+    missing = {p: t for t, p in packages.items() if not (shutil.which(t) or Path(t).is_file())}
+    if missing:
+        tools = ", ".join(missing.values())
+        pytest.skip(f"missing: {tools}; apt-get install {' '.join(missing)}")
 
 
 def _build(name: str, target: str, *options: str) -> Path:

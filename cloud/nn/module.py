@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from cloud import modes, parse
+from cloud.eager import Tensor, watching
 from cloud.jit import call
-from cloud.parse.structure import values_in
+from cloud.parse.structure import rebuilt, values_in
 from cloud.parse.table import calls_of
 from cloud.tracing import current, tracing
 from ir.dtype import DType
 from ir.errors import GraphError
-from ir.graph import Array, Value, Weight, shape_text
+from ir.graph import Array, Constant, Value, Weight, shape_text
 
 
 class Module(ABC):
@@ -37,7 +38,10 @@ class Module(ABC):
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         given = (*inputs, *named.values())
         if given and not any(isinstance(x, Value) for x in given):
-            return self._infer(inputs, named)
+            if not watching():
+                return self._infer(inputs, named)
+            # a derivative is under way, perhaps by the weights: the arrays are tensors of it
+            inputs, named = rebuilt((inputs, named), lambda x: _constant(x, Tensor))
         with current().inside(self):
             y = _forward(self, inputs, named)
         current().calls.append((self, y))
@@ -176,8 +180,8 @@ def _forward(module: Module, inputs: tuple[Any, ...], named: Mapping[str, Any]) 
 @calls_of(Module)
 def _interpreted(m: Any, module: Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """A module called in interpreted code: its `forward` is, too, where it is the user's."""
-    if inputs and not values_in([inputs, named]):
-        return module(*inputs, **named)
+    if inputs and not values_in([inputs, named]):  # the weights may be what a derivative is by
+        inputs, named = rebuilt((inputs, named), lambda x: _constant(x, Constant))
     before = len(current()._states)
     with current().inside(module):
         y = m.call(module.forward, inputs, named)
@@ -188,6 +192,10 @@ def _interpreted(m: Any, module: Module, inputs: tuple[Any, ...], named: dict[st
         )
     current().calls.append((module, y))
     return y
+
+
+def _constant(x: Any, kind: type[Constant]) -> Any:
+    return kind(x) if isinstance(x, (np.ndarray, np.generic)) else x
 
 
 def _join(path: str, name: str) -> str:

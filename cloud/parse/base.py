@@ -10,7 +10,7 @@ from typing import Any
 from cloud.parse.errors import Disagreement, NotKnown, Place, Traced, UnsupportedSyntax
 from cloud.parse.source import FunctionSource
 from cloud.parse.state import Region, Scope, contents
-from cloud.parse.structure import mapped, record
+from cloud.parse.structure import parts, record
 from ir.dtype import DType
 from ir.graph import Node, Value
 from ir.op import OPS, located
@@ -134,7 +134,7 @@ class Base:
             x = stack.pop()
             if isinstance(x, (list, dict)) or record(x) is not None:
                 self.regions[-1].own[id(x)] = x
-            mapped(x, stack.append, lambda _: None)
+            stack.extend(parts(x))
         return tree
 
     def check_watch(self) -> None:

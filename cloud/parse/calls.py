@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
-import dataclasses
 import functools
 import types
 from typing import Any
@@ -18,6 +16,7 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     reduction_table,
 )
 from cloud.parse.base import OFF_THE_END, Frame
+from cloud.parse.errors import UnsupportedSyntax
 from cloud.parse.functions import (
     Closure,
     bound,
@@ -31,6 +30,7 @@ from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
 from cloud.parse.structure import values_in
 from cloud.parse.table import CALLS, CHANGES_ITSELF, TABLE
+from ir.errors import IrError
 from ir.graph import Value
 from ir.op import Op
 
@@ -78,14 +78,21 @@ class Calls(Recursion):
         try:
             y = f(*args, **kwargs)
         except (TypeError, AttributeError) as e:
-            if not given or not _is_foreign(f):
+            if not given or not _is_foreign(f) or isinstance(e, IrError):
                 if given and isinstance(f, types.FunctionType) and source_of(f.__code__) is None:
                     raise self._has_no_source(f, e) from None
                 raise
             raise self._takes_no_values(f, str(e)) from None
         if isinstance(y, Value) and y.node is not None and isinstance(f, types.FunctionType):
             self.mark(y.node)
-        return self.made(y) if isinstance(f, type) or f in _COPIES else y
+        return self.made(y) if _is_new(y, f, owner, args) else y
+
+    def _note_place(self, e: Exception) -> None:
+        """Let an error say which of the user's lines it comes from: Python's traceback shows those
+        of this interpreter."""
+        if not isinstance(e, UnsupportedSyntax) and not hasattr(e, "__notes__"):
+            place = self.place()
+            e.add_note(f"{place}: in {self.frames[-1].source.name}\n{place.caret()}")
 
     def _has_no_source(self, f: types.FunctionType, e: Exception) -> Exception:
         return self.not_known(
@@ -110,6 +117,9 @@ class Calls(Recursion):
         flow = OFF_THE_END
         try:
             flow = self.block(source.body)
+        except Exception as e:
+            self._note_place(e)
+            raise
         finally:
             self.frames.pop()
         return flow.value
@@ -200,8 +210,21 @@ class Calls(Recursion):
         return super(cell.cell_contents, frame.first_argument)
 
 
-_COPIES = (copy.copy, copy.deepcopy, dataclasses.replace)
+_TAKING_OUT = ("get", "pop", "setdefault", "popitem")
 _COMPARING = ("index", "count", "remove")
+
+
+def _is_new(y: Any, f: Any, owner: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call made y, rather than found it in what it was given."""
+    if f is next or (isinstance(owner, (list, dict)) and f.__name__ in _TAKING_OUT):
+        return False
+    given = [owner, *args]
+    for x in tuple(given):
+        if isinstance(x, (list, tuple)):
+            given.extend(x)
+        elif isinstance(x, dict):
+            given.extend(x.values())
+    return not any(x is y for x in given)
 
 
 def _looks_at_values(f: Any, owner: Any) -> bool:

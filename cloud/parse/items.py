@@ -10,7 +10,7 @@ import numpy as np
 from cloud.parse.functions import interpretable
 from cloud.parse.matching import Matching
 from cloud.parse.state import Scope
-from cloud.parse.structure import leaves
+from cloud.parse.structure import parts
 from ir.graph import Value
 
 
@@ -77,16 +77,16 @@ class Items(Matching):
     def _check_not_shared(self, old: Any, base: ast.expr, target: ast.AST) -> None:
         """Refuse to change an array that another name, which is read later, stands for as well: in
         Python it would change there too."""
-        while isinstance(base, (ast.Attribute, ast.Subscript)):
-            base = base.value
         changed = base.id if isinstance(base, ast.Name) else None
         holder = self._holder(changed)
+        # what holds the array is changed itself, so that whoever has that sees the new one
+        owner = self.expr(base.value) if isinstance(base, (ast.Attribute, ast.Subscript)) else None
         for frame in self.frames:
             scope, source = frame.scope.function(), frame.source
             for name, held in scope.vars.items():
                 if name == changed and scope is holder:
                     continue
-                if not any(x is old for x in leaves(held)):
+                if not _holds(held, old, owner):
                     continue
                 if source.is_live_after(frame.node, name) and not source.sets(frame.node, name):
                     raise self.refused(
@@ -94,3 +94,10 @@ class Items(Matching):
                         f"change a copy, or return the changed array and write {name} = …",
                         target,
                     )
+
+
+def _holds(tree: Any, x: Any, but_for: Any) -> bool:
+    """Whether x is in the structure, other than in the part `but_for`."""
+    if tree is but_for:
+        return False
+    return tree is x or any(_holds(part, x, but_for) for part in parts(tree))

@@ -84,7 +84,8 @@ class Matching(Expressions):
         if star is None:
             if len(x) != len(patterns):
                 return False
-            return self._all([lambda p=p, i=i: self._fits(p, i) for p, i in zip(patterns, x)])  # noqa: B905
+            pairs = list(zip(patterns, x, strict=True))
+            return self._all([lambda p=p, i=i: self._fits(p, i) for p, i in pairs])
         after = len(patterns) - star - 1
         if len(x) < star + after:
             return False
@@ -129,17 +130,21 @@ _CHAINS: dict[ast.Match, ast.If] = {}
 
 
 def _chain(s: ast.Match, name: str) -> ast.If:
-    made: list[ast.stmt] = []
-    for case in reversed(s.cases):
-        wildcard = isinstance(case.pattern, ast.MatchAs) and case.pattern.name is None
-        if wildcard and case.pattern.pattern is None and case.guard is None and made == []:
-            made = case.body
-            if len(s.cases) > 1:
-                continue
+    """The cases as `if …: … else: if …`; a last `case _` is the `else`."""
+
+    def branch(case: ast.match_case, orelse: list[ast.stmt]) -> ast.If:
         test = ast.copy_location(Fits(name, case.pattern, case.guard), case.pattern)
-        branch = ast.copy_location(ast.If(test, case.body, made), case.pattern)
-        branch.end_lineno, branch.end_col_offset = s.end_lineno, s.end_col_offset
-        made = [branch]
-    (first,) = made
-    assert isinstance(first, ast.If)
-    return first
+        made = ast.copy_location(ast.If(test, case.body, orelse), case.pattern)
+        made.end_lineno, made.end_col_offset = s.end_lineno, s.end_col_offset
+        return made
+
+    *others, last = s.cases
+    rest: list[ast.stmt] = last.body if others and _fits_all(last) else [branch(last, [])]
+    for case in reversed(others[1:]):
+        rest = [branch(case, rest)]
+    return branch(others[0], rest) if others else branch(last, [])
+
+
+def _fits_all(case: ast.match_case) -> bool:
+    p = case.pattern
+    return isinstance(p, ast.MatchAs) and not p.name and not p.pattern and not case.guard

@@ -60,6 +60,15 @@ def mapped(tree: Any, f: Callable[[Any], Any], leaf: Callable[[Any], Any]) -> An
     return leaf(tree)
 
 
+def parts(tree: Any) -> list[Any]:
+    """What a tuple, list, dict or dataclass holds; nothing for a leaf."""
+    if isinstance(tree, (tuple, list)):
+        return list(tree)
+    if isinstance(tree, dict):
+        return list(tree.values())
+    return [getattr(tree, name) for name in record(tree) or ()]
+
+
 def record(x: Any) -> tuple[str, ...] | None:
     """The names of what an instance of a dataclass of the user's holds; None for anything else."""
     kind = type(x)

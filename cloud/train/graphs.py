@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 
 from cloud import ops, parse
 from cloud.autodiff import ones_like, value_and_gradients, zeros_like
+from cloud.compile.fuse_norm_relu import fuse_norm_relu
 from cloud.compile.simplify import simplify
 from cloud.nn.loss import Loss
 from cloud.nn.module import Module
@@ -158,8 +160,10 @@ def _gradients(
     with tracing(training=True) as trace:
         found = _losses(loss, metrics, _call(module, x), t)
     weights = _trained(module, found["loss"])
-    roots = [*found.values(), *trace.updates.values()]
-    seeds = [ones_like(v) if v is found["loss"] else None for v in roots]
+    updates = tuple(trace.updates.items())
+    forward = fuse_norm_relu(Graph((*x, *t), tuple(found.values()), tuple(found), updates))
+    roots = forward.roots
+    seeds = [ones_like(v) if name == "loss" else None for v, name in zip_longest(roots, found)]
     values, g = value_and_gradients(roots, seeds, weights)
     found = dict(zip(found, values, strict=False))
     states = list(zip(trace.updates, values[len(found) :], strict=True))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cloud.nas import LibraryError
 from converter import ConvertError
+from examples.package_data import DataError
 from examples.watch import report
-from examples.watch.data import DataError
 from examples.watch.federate import DemoError
 from examples.watch.run import Demo, run
 from examples.watch.server import ServerFailed

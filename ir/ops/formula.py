@@ -14,6 +14,7 @@ from ir.formula.expression import Index, Load, Number, apply
 from ir.formula.nest import Nest
 from ir.formula.program import MAX, MIN, SUM, read
 from ir.formula.sizes import row_of
+from ir.formula.work import check_work
 from ir.graph import Value
 from ir.op import Words, case, op
 from ir.symbol import Dim
@@ -35,7 +36,10 @@ def _shape(*shapes, sizes, program):
             if hasattr(x, "rows") and len(x.rows) != len(shapes[x.tensor]):
                 rank = len(shapes[x.tensor])
                 raise ShapeError(f"formula: {len(x.rows)} indices of an input of rank {rank}")
-    return tuple(_dim(r, sizes) for r in parsed.shape)
+    result = tuple(_dim(r, sizes) for r in parsed.shape)
+    if all(isinstance(n, int) for n in (*result, *sizes, *(n for s in shapes for n in s))):
+        check_work(parsed, shapes, result, sizes)
+    return result
 
 
 def _dim(row, sizes) -> Dim:
@@ -124,4 +128,6 @@ def formula(*xs, sizes=(), program=NO_PROGRAM):
 
     xs: float32 of any shapes. `sizes`: numbers that the loops' bounds and y's shape may depend on.
     """
-    return evaluate(_read(program, len(xs)), xs, sizes)
+    parsed = _read(program, len(xs))
+    check_work(parsed, [x.shape for x in xs], [_dim(r, sizes) for r in parsed.shape], sizes)
+    return evaluate(parsed, xs, sizes)

@@ -26,7 +26,7 @@ def _batch_axes(x: Value) -> tuple[int, ...]:
     return tuple(range(x.rank - 1))
 
 
-def _reciprocal_deviation(variance: Value, epsilon: float) -> Value:
+def reciprocal_deviation(variance: Value, epsilon: float) -> Value:
     return reciprocal(sqrt(variance + epsilon))
 
 
@@ -50,7 +50,7 @@ def _batch_shape(x, scale, bias, mean, variance, *, epsilon):
 
 
 def _batch_grad(g, y, x, scale, bias, mean, variance, *, epsilon):
-    r = _reciprocal_deviation(variance, epsilon)
+    r = reciprocal_deviation(variance, epsilon)
     db = reduce_sum(g, axes=_batch_axes(x))
     dscale = reduce_sum(g * (x - mean), axes=_batch_axes(x)) * r
     return g * (scale * r), dscale, db, -(db * scale * r), dscale * scale * r * r * -0.5
@@ -75,7 +75,7 @@ def batch_norm(x, scale, bias, mean, variance, *, epsilon=1e-5):
     return (x - mean) * r + bias
 
 
-def _train_shape(x, scale, bias, *, epsilon):
+def train_shape(x, scale, bias, *, epsilon):
     _check_features("batch_norm_train", x, scale, bias)
     if len(x) < 2:
         raise ShapeError(f"batch_norm_train: x is {shape_text(x)}, want a batch of features")
@@ -83,11 +83,15 @@ def _train_shape(x, scale, bias, *, epsilon):
 
 
 def _train_grad(g, y, x, scale, bias, *, epsilon):
-    gy, gmean, gvariance = g
-    _, mean, variance = y
-    dx = dscale = dbias = None
-    if gy is not None:
-        dx, dscale, dbias = batch_norm_train_dx(gy, x, scale, mean, variance, epsilon=epsilon)
+    found = (None,) * 3
+    if g[0] is not None:
+        found = batch_norm_train_dx(g[0], x, scale, *y[1:], epsilon=epsilon)
+    return with_moments(found, g, y, x)
+
+
+def with_moments(found, g, y, x):
+    """The gradients of batch norm's inputs: those from its result, and x's from the moments'."""
+    (dx, dscale, dbias), (_, gmean, gvariance), (_, mean, variance) = found, g, y
     if gmean is not None:
         dx = _plus(dx, _mean_grad(gmean, mean, x))
     if gvariance is not None:
@@ -101,7 +105,7 @@ def _plus(a: Value | None, b: Value) -> Value:
 
 @op(
     code=201,
-    shape=_train_shape,
+    shape=train_shape,
     samples=[
         case((2, 3, 4, 5), (5,), (5,)),
         case((7, 6), (6,), (6,), epsilon=1e-3),
@@ -122,19 +126,19 @@ def batch_norm_train(x, scale, bias, *, epsilon=1e-5):
     return (x - mean) * (scale / np.sqrt(variance + x.dtype.type(epsilon))) + bias, mean, variance
 
 
-def _train_dx_shape(g, x, scale, mean, variance, *, epsilon):
+def train_dx_shape(g, x, scale, mean, variance, *, epsilon):
     _check_features("batch_norm_train_dx", x, scale, mean, variance)
     if g != x:
         raise ShapeError(f"batch_norm_train_dx: g is {shape_text(g)}, want {shape_text(x)}")
     return [x, x[-1:], x[-1:]]
 
 
-def _train_dx_grad(gg, y, g, x, scale, mean, variance, *, epsilon):
+def train_dx_grad(gg, y, g, x, scale, mean, variance, *, epsilon):
     """From dx = a (g - mean(g) - n mean(g n)) with n = (x - mean) r, a = scale r, dscale = sum(g n)
     and dbias = sum(g): the gradients of g and n, and from that of n those of x, mean and r."""
     gdx, gdscale, gdbias = gg
     axes = _batch_axes(x)
-    r = _reciprocal_deviation(variance, epsilon)
+    r = reciprocal_deviation(variance, epsilon)
     centred = x - mean
     normalised = centred * r
     dg = dnormalised = dscale = None
@@ -160,14 +164,14 @@ def _train_dx_grad(gg, y, g, x, scale, mean, variance, *, epsilon):
 
 @op(
     code=205,
-    shape=_train_dx_shape,
+    shape=train_dx_shape,
     samples=[
         case((2, 3, 4, 5), (2, 3, 4, 5), (5,), (5,), floats(5, low=0.5, high=2.0)),
         case((7, 6), (7, 6), (6,), (6,), floats(6, low=0.5, high=2.0), epsilon=1e-3),
         case((70, 19), (70, 19), (19,), (19,), floats(19, low=0.5, high=2.0)),
     ],
     results=("dx", "dscale", "dbias"),
-    grad=_train_dx_grad,
+    grad=train_dx_grad,
 )
 def batch_norm_train_dx(g, x, scale, mean, variance, *, epsilon=1e-5):
     """The gradients of batch_norm_train's inputs, from its y's: with n = (x - mean) r and
@@ -226,7 +230,7 @@ def _layer_dx_grad(gg, y, g, x, scale, *, epsilon):
     gdx, gdscale, gdbias = gg
     last, batch = (x.rank - 1,), _batch_axes(x)
     centred = x - _mean(x, last)
-    r = _reciprocal_deviation(_mean(centred * centred, last), epsilon)
+    r = reciprocal_deviation(_mean(centred * centred, last), epsilon)
     normalised = centred * r
     dg = dnormalised = dscale = moved = None
     if gdx is not None:

@@ -29,10 +29,12 @@ def fold_where(graph: Graph, never_change: Callable[..., bool], merge: Merge) ->
     count = uses(graph)
 
     def fold(node: Node, inputs: Inputs) -> Value | None:
-        x = inputs[0] if inputs else None
-        if node.op.name != "batch_norm" or x is None or x.node is None or count[node.inputs[0]] > 1:
+        x, before = (inputs[0], node.inputs[0]) if inputs else (None, None)
+        if node.op.name != "batch_norm" or x is None or before is None or count[before] > 1:
             return None
         layer = x.node
+        if layer is None:
+            return None
         plain = layer.attrs.get("activation") is Activation.none
         if layer.op.name not in OUTPUT_AXIS or not plain:
             return None

@@ -26,9 +26,12 @@ def fuse_trained_activation(graph: Graph) -> Graph:
 def _fused(graph: Graph, *, also_trained: bool) -> Graph:
     count = uses(graph)
 
+    def is_read_once(v: Value | None) -> bool:
+        return v is not None and count[v] <= 1
+
     def fuse(node: Node, inputs: Sequence[Value | None]) -> Value | None:
         kind, x = activation_of(node), inputs[0] if inputs else None
-        if kind is None or x is None or x.node is None or count[node.inputs[0]] > 1:
+        if kind is None or x is None or x.node is None or not is_read_once(node.inputs[0]):
             return None
         layer = x.node
         if layer.op.name not in OUTPUT_AXIS or layer.attrs["activation"] is not Activation.none:

@@ -58,7 +58,10 @@ class Array {
 class Arena {
  public:
   static constexpr size_t kAlignment = 64;
-  static constexpr size_t round_up(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+  template <typename Size>
+  static constexpr Size round_up(Size size) {
+    return (size + kAlignment - 1) / kAlignment * kAlignment;
+  }
 
   Arena() = default;
   Arena(Arena&& other) noexcept { *this = std::move(other); }
@@ -74,7 +77,7 @@ class Arena {
     if (data_ != nullptr && size <= size_) return true;
     std::free(data_);
     size_ = round_up(size > 0 ? size : 1);
-    data_ = static_cast<unsigned char*>(std::aligned_alloc(kAlignment, size_));
+    data_ = size_ < size ? nullptr : static_cast<unsigned char*>(std::aligned_alloc(kAlignment, size_));
     if (data_ == nullptr) size_ = 0;
     return data_ != nullptr;
   }

@@ -37,6 +37,8 @@ CpuInfo detect_cpu() {
   info.dotprod = (getauxval(AT_HWCAP) & kDotProduct) != 0;
   info.i8mm = info.dotprod && (getauxval(AT_HWCAP2) & kInt8MatrixProduct) != 0;
 #endif
+#elif defined(__wasm__)
+  info.wasm = true;  // an engine that lacks it refuses the whole module
 #endif
   return info;
 }

@@ -11,6 +11,7 @@ struct CpuInfo {
   bool neon = false;
   bool dotprod = false;  // dot products of four int8 numbers
   bool i8mm = false;     // products of int8 matrices beside those
+  bool wasm = false;     // SIMD128 of WebAssembly
 };
 
 CpuInfo detect_cpu();

@@ -36,13 +36,13 @@ struct Call {
 
 // How many bytes of scratch the kernel wants for a call. Only shapes and attributes may be read, and whether something
 // was prepared.
-#define SCRATCH(op, dtype, isa) size_t op##_##dtype##_##isa##_scratch([[maybe_unused]] const Call<op##_attrs>& call)
+#define SCRATCH(op, dtype, isa) uint64_t op##_##dtype##_##isa##_scratch([[maybe_unused]] const Call<op##_attrs>& call)
 
 // Makes once, of inputs that never change, what the kernel wants instead of them: packed weights. Inputs from 1 on are
 // the constant ones; input 0 and the result have no bytes, and may have other sizes in every call. Returns how many
 // bytes it makes; writes them to `to`, a boundary of 64 bytes, unless that is null. A kernel runs without as well.
 #define PREPARE(op, dtype, isa) \
-  size_t op##_##dtype##_##isa##_prepare([[maybe_unused]] const Call<op##_attrs>& call, [[maybe_unused]] void* to)
+  uint64_t op##_##dtype##_##isa##_prepare([[maybe_unused]] const Call<op##_attrs>& call, [[maybe_unused]] void* to)
 
 // Whether shapes, types and attributes of a call fit together, so that every kernel of the operator
 // stays inside its tensors. Files are hostile: this runs before a kernel sees new shapes, and must

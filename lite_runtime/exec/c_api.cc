@@ -94,7 +94,8 @@ lite_status open_session(const lite_options* given, lite_session** out, char* te
   } else if ((s = lite::create<lite_session>()) == nullptr) {
     error.set(Status::kOutOfMemory, "no memory for a session");
   } else {
-    const lite::Limits limits{static_cast<size_t>(o.most_memory), o.most_steps, o.timeout_s, o.most_depth};
+    const lite::Limits limits{static_cast<size_t>(std::min<uint64_t>(o.most_memory, SIZE_MAX)), o.most_steps,
+                              o.timeout_s, o.most_depth};
     const SessionOptions options{o.threads, o.backend, o.check_finite != 0, limits};
     if (open(s->session, options, error) != Status::kOk) {
       lite::destroy(s);
@@ -104,13 +105,6 @@ lite_status open_session(const lite_options* given, lite_session** out, char* te
   *out = s;
   if (s == nullptr && text != nullptr && text_size > 0) std::snprintf(text, text_size, "%s", error.text);
   return code_of(error.status);
-}
-
-lite_status size_text(lite_session* s, Entry* entry, uint32_t id, int32_t axis, char* text, size_t text_size) {
-  const size_t rank = static_cast<size_t>(entry->tensor(id).rank());
-  if (!below(axis, rank)) return refuse(s, "axis", axis, rank);
-  if (text_size > 0) s->session.model().size_text(entry->shape_words(id)[axis], text, text_size);
-  return LITE_OK;
 }
 
 // A run whose first output, one number, is the loss.
@@ -211,19 +205,16 @@ lite_status lite_output(lite_session* s, int32_t entry, int32_t output, lite_ten
   return LITE_OK;
 }
 
-lite_status lite_input_size(lite_session* s, int32_t entry, int32_t input, int32_t axis, char* text, size_t text_size) {
+lite_status lite_size_text(lite_session* s, int32_t entry, int32_t id, int32_t axis, char* text, size_t text_size) {
   Entry* e = entry_of(s, entry);
   if (e == nullptr) return code_of(s->error.status);
-  if (!below(input, e->inputs())) return refuse(s, "input", input, e->inputs());
-  return size_text(s, e, s->session.model().weights() + static_cast<uint32_t>(input), axis, text, text_size);
-}
-
-lite_status lite_output_size(lite_session* s, int32_t entry, int32_t output, int32_t axis, char* text,
-                             size_t text_size) {
-  Entry* e = entry_of(s, entry);
-  if (e == nullptr) return code_of(s->error.status);
-  if (!below(output, e->outputs())) return refuse(s, "output", output, e->outputs());
-  return size_text(s, e, e->output_id(static_cast<uint32_t>(output)), axis, text, text_size);
+  const size_t count = s->session.model().weights() + e->graph(0).values();
+  if (!below(id, count)) return refuse(s, "tensor", id, count);
+  const uint32_t number = static_cast<uint32_t>(id);
+  const size_t rank = static_cast<size_t>(e->tensor(number).rank());
+  if (!below(axis, rank)) return refuse(s, "axis", axis, rank);
+  if (text_size > 0) s->session.model().size_text(e->shape_words(number)[axis], text, text_size);
+  return LITE_OK;
 }
 
 int32_t lite_symbol_count(const lite_session* s) { return static_cast<int32_t>(s->session.model().symbols()); }
@@ -267,9 +258,10 @@ lite_status lite_set_input(lite_session* s, int32_t entry, int32_t input, const 
   tensor.data = given->data;
   tensor.dtype = static_cast<DType>(given->dtype);
   tensor.shape.size = given->rank;
-  if (given->size_bytes != tensor.size_bytes()) {
-    return code_of(s->error.set(Status::kBadArgument, "input %.60s: %zu bytes, want %zu", name, given->size_bytes,
-                                tensor.size_bytes()));
+  const uint64_t size = static_cast<uint64_t>(tensor.elements()) * lite::size_of(tensor.dtype);
+  if (given->size_bytes != size) {
+    return code_of(s->error.set(Status::kBadArgument, "input %.60s: %zu bytes, want %llu", name, given->size_bytes,
+                                static_cast<unsigned long long>(size)));
   }
   return code_of(e->set_input(static_cast<uint32_t>(input), tensor, s->error));
 }
@@ -367,19 +359,27 @@ lite_status lite_profile(lite_session* s, int32_t on) {
   return LITE_OK;
 }
 
+lite_status lite_trace(lite_session* s, lite_event* events, int64_t capacity, int64_t* count) {
+  static_assert(sizeof(lite_event) == sizeof(lite::Event), "lite.h and the runtime agree");
+  if (events != nullptr && (count == nullptr || capacity < 0)) {
+    return code_of(s->error.set(Status::kBadArgument, "a trace wants a count, and room of at least 0"));
+  }
+  if (count != nullptr) *count = 0;
+  s->session.set_trace({reinterpret_cast<lite::Event*>(events), capacity, count});
+  return LITE_OK;
+}
+
 int32_t lite_graph_count(lite_session* s, int32_t entry) {
   const Entry* e = entry_of(s, entry);
   return e != nullptr ? static_cast<int32_t>(e->graphs()) : 0;
 }
 
-const char* lite_graph_name(lite_session* s, int32_t entry, int32_t graph) {
+lite_status lite_graph_info(lite_session* s, int32_t entry, int32_t graph, lite_graph* info) {
   const Routine* g = graph_of(s, entry, graph);
-  return g != nullptr ? g->part() : "";
-}
-
-int32_t lite_graph_node_count(lite_session* s, int32_t entry, int32_t graph) {
-  const Routine* g = graph_of(s, entry, graph);
-  return g != nullptr ? static_cast<int32_t>(g->steps().size()) : 0;
+  if (g == nullptr) return code_of(s->error.status);
+  *info = {g->part(), static_cast<int32_t>(g->steps().size()),
+           static_cast<int32_t>(s->session.model().weights() + g->values())};
+  return LITE_OK;
 }
 
 lite_status lite_graph_node(lite_session* s, int32_t entry, int32_t graph, int32_t node, lite_node* info) {
@@ -402,23 +402,6 @@ lite_status lite_graph_value(lite_session* s, int32_t entry, int32_t graph, int3
   describe_value(s->session.model(), *entry_of(s, entry), *g, number, g->value_name(number), tensor);
   tensor->data = nullptr;
   return LITE_OK;
-}
-
-int32_t lite_node_count(lite_session* s, int32_t entry) { return lite_graph_node_count(s, entry, 0); }
-
-lite_status lite_node_info(lite_session* s, int32_t entry, int32_t node, lite_node* info) {
-  return lite_graph_node(s, entry, 0, node, info);
-}
-
-int32_t lite_graph_value_count(lite_session* s, int32_t entry, int32_t graph) {
-  const Routine* g = graph_of(s, entry, graph);
-  return g != nullptr ? static_cast<int32_t>(s->session.model().weights() + g->values()) : 0;
-}
-
-int32_t lite_value_count(lite_session* s, int32_t entry) { return lite_graph_value_count(s, entry, 0); }
-
-lite_status lite_value(lite_session* s, int32_t entry, int32_t id, lite_tensor* tensor) {
-  return lite_graph_value(s, entry, 0, id, tensor);
 }
 
 int32_t lite_output_id(lite_session* s, int32_t entry, int32_t output) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "core/probe.h"
 
 namespace lite {
 namespace {
@@ -113,8 +114,9 @@ Status Entry::apply_sizes(Error& error) {
   for (uint32_t i = 0; i < count_; ++i) LITE_TRY(routines_[i]->evaluate_shapes(sizes_, error));
   for (uint32_t i = 0; i < count_; ++i) LITE_TRY(routines_[i]->fit(sizes_, error));
   find_needs();
-  planned_size_ = needs_[0];
+  planned_size_ = static_cast<size_t>(std::min<uint64_t>(needs_[0], SIZE_MAX));
   least_size_ = least_[0];
+  LITE_PROBE3("plan", name(), uint64_t{planned_size_}, uint64_t{least_size_});
   return Status::kOk;
 }
 
@@ -149,12 +151,13 @@ void Entry::order_graphs() {
 void Entry::find_needs() {
   for (uint32_t i : order_) {
     Routine& routine = *routines_[i];
-    size_t most = 0, most_least = 0;
+    uint64_t most = 0;
+    size_t most_least = 0;
     for (const Step& step : routine.steps()) {
-      size_t own = 0;
+      uint64_t own = 0;
       for (const Routine* inner : step.inner) {
         if (inner == nullptr || rank_[inner->index()] >= rank_[i]) continue;
-        const size_t size = inner->frame_size() - inner->planned_size() + needs_[inner->index()];
+        const uint64_t size = inner->frame_size() - inner->planned_size() + needs_[inner->index()];
         own = step.action == Action::loop ? own + size : std::max(own, size);
         most_least = std::max(most_least, least_[inner->index()]);
       }

@@ -74,7 +74,8 @@ class Entry {
   Array<Routine*> routines_;   // in the order in which they were reached
   Array<Routine*> by_number_;  // graph and role -> its routine, or null
   uint32_t count_ = 0;
-  Array<size_t> needs_, least_;   // of a routine with those that it runs
+  Array<uint64_t> needs_;  // of a routine with those that it runs
+  Array<size_t> least_;
   Array<uint32_t> order_, rank_;  // routines behind those that they run, and where each stands there
 
   struct Visit {

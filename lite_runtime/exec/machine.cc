@@ -10,6 +10,7 @@
 #include <new>
 
 #include "core/clock.h"
+#include "core/probe.h"
 
 namespace lite {
 
@@ -65,7 +66,7 @@ bool is_finite(const Tensor& tensor) {
 }
 
 Machine::Machine(const RunOptions& options) : options_(options) {
-  static_assert(sizeof(Cell) == Cell::kHead, "elements stand behind it");
+  static_assert(sizeof(Cell) <= Cell::kHead, "elements stand behind it");
   constexpr double kLongest = 1e9;  // seconds: longer ones do not fit the clock
   const double timeout_s = std::min(options.limits.timeout_s, kLongest);
   if (timeout_s > 0) deadline_ = now_ns() + static_cast<int64_t>(timeout_s * 1e9);
@@ -82,7 +83,8 @@ Status Machine::run(Routine& routine, void* const* inputs, Error& error) {
   }
   top_ = at_ = routine.bind(memory, inputs, nullptr);
   status = turn(routine);
-  if (status == Status::kOk) status = options_.profile || options_.check_finite ? go<true>(top_) : go<false>(top_);
+  const bool watched = options_.profile || options_.check_finite || options_.trace.events != nullptr;
+  if (status == Status::kOk) status = watched ? go<true>(top_) : go<false>(top_);
   routine.show(*top_, inputs);
   if (status == Status::kOk) return status;
   const Routine& inner = *at_->routine;
@@ -142,7 +144,12 @@ Status Machine::do_step(Step& step, Frame* frame, Frame** inner) {
       context.scratch = frame->bytes + step.scratch_at;
       context.prepared = step.prepared;
       Tensor* tensors = frame->tensors + step.tensors;
-      return step.kernel->run(tensors, step.inputs, tensors + step.inputs, frame->routine->attrs(step), context);
+      [[maybe_unused]] const uint64_t number = static_cast<uint64_t>(&step - frame->routine->steps().begin());
+      LITE_PROBE3("op_begin", step.op->name, number, step.kernel->isa);
+      const Status status =
+          step.kernel->run(tensors, step.inputs, tensors + step.inputs, frame->routine->attrs(step), context);
+      LITE_PROBE3("op_end", step.op->name, number, static_cast<uint64_t>(status));
+      return status;
     }
     case Action::push:
       return push(step, at);
@@ -169,7 +176,7 @@ Status Machine::go(Frame* frame) {
     Step* const end = frame->routine->end();
     for (; step != end; ++step) {
       if (step->action == Action::view) continue;  // its result shares the bytes of its input
-      const int64_t start = watched && options_.profile ? now_ns() : 0;
+      const int64_t start = watched && (options_.profile || options_.trace.events != nullptr) ? now_ns() : 0;
       Status status = Status::kOk;
       Frame* inner = nullptr;
       if (step->action == Action::scalar) {
@@ -320,10 +327,20 @@ Status Machine::pop(const Step& step, void* const* at) {
   return Status::kOk;
 }
 
+void Machine::record(const Step& step, const Routine& routine, int64_t start, int64_t end) {
+  const Trace& trace = options_.trace;
+  const int64_t number = (*trace.count)++;
+  if (number >= trace.capacity) return;
+  const int32_t node = static_cast<int32_t>(&step - routine.steps().begin());
+  const int32_t entry = static_cast<int32_t>(top_->routine->number());
+  trace.events[number] = {start, end, entry, static_cast<int32_t>(routine.index()), node, depth_};
+}
+
 Status Machine::watch(Step& step, const Frame& frame, int64_t start) {
-  if (options_.profile) {
-    step.nanoseconds += now_ns() - start;
-    ++step.runs;
+  if (options_.profile || options_.trace.events != nullptr) {
+    const int64_t end = now_ns();
+    if (options_.profile) step.nanoseconds += end - start, ++step.runs;
+    if (options_.trace.events != nullptr) record(step, *frame.routine, start, end);
   }
   if (!options_.check_finite) return Status::kOk;
   for (int32_t k = 0; k < step.results; ++k) {

@@ -15,12 +15,26 @@ struct Limits {
   int32_t most_depth = 0;  // graphs that run inside of each other
 };
 
+// When a node ran, on the clock of core/clock.h.
+struct Event {
+  int64_t start_ns, end_ns;
+  int32_t entry, graph, node, depth;
+};
+
+// Where a run writes its events: into memory of someone else, until that is full. `count` goes on counting.
+struct Trace {
+  Event* events = nullptr;
+  int64_t capacity = 0;
+  int64_t* count = nullptr;
+};
+
 // What a run needs besides the entry itself.
 struct RunOptions {
   Region* frames = nullptr;
   Region* tapes = nullptr;
   ThreadPool* pool = nullptr;
   bool profile = false;
+  Trace trace;
   bool check_finite = false;  // stop at the first input or result that holds a NaN or an infinity
   Limits limits;
   std::atomic<bool>* cancelled = nullptr;  // set by others to stop the run
@@ -58,6 +72,7 @@ class Machine {
   Status push(const Step& step, void* const* at);
   Status pop(const Step& step, void* const* at);
   Status watch(Step& step, const Frame& frame, int64_t start);
+  void record(const Step& step, const Routine& routine, int64_t start, int64_t end);
   bool afford(size_t bytes);
   Status stop(Status status, const char* format, ...);
 

@@ -12,7 +12,7 @@ bool alive_together(const Block& a, const Block& b) { return a.first <= b.last &
 }  // namespace
 
 // Lists hold regions of 2^k to 2^(k+1) - 1 bytes.
-int Timeline::list_of(size_t size) { return 63 - __builtin_clzll(static_cast<unsigned long long>(size)); }
+int Timeline::list_of(uint64_t size) { return 63 - __builtin_clzll(size); }
 
 void Timeline::clear() {
   std::fill(lists_, lists_ + kLists, kNone);
@@ -22,7 +22,7 @@ void Timeline::clear() {
 }
 
 // A free region that is large enough: one of the first of its own list, or any of a list of larger ones.
-uint32_t Timeline::find(size_t size) const {
+uint32_t Timeline::find(uint64_t size) const {
   constexpr int kLooks = 32;
   int list = list_of(size);
   uint32_t found = lists_[list];
@@ -34,7 +34,7 @@ uint32_t Timeline::find(size_t size) const {
   return last_ != kNone && regions_[last_].free && regions_[last_].size >= size ? last_ : kNone;
 }
 
-uint32_t Timeline::take(size_t size) {
+uint32_t Timeline::take(uint64_t size) {
   const uint32_t found = find(size);
   if (found == kNone) {
     uint32_t last = last_;
@@ -76,7 +76,7 @@ void Timeline::give_back(uint32_t region) {
 }
 
 // A region in use, behind `before` in the arena.
-uint32_t Timeline::add(size_t offset, size_t size, uint32_t before) {
+uint32_t Timeline::add(uint64_t offset, uint64_t size, uint32_t before) {
   const uint32_t region = spare_ != kNone ? spare_ : used_++;
   if (region == spare_) spare_ = regions_[region].after;
   const uint32_t after = before != kNone ? regions_[before].after : kNone;
@@ -110,7 +110,7 @@ void Timeline::unlink(uint32_t region) {
 }
 
 // Three orders in which blocks may be placed; the one that takes the least memory.
-size_t Planner::plan(Array<Block>& blocks, size_t enough) {
+uint64_t Planner::plan(Array<Block>& blocks, uint64_t enough) {
   const auto life = [](const Block& b) { return b.last - b.first; };
   const auto larger = [](const Block& a, const Block& b) { return a.size > b.size; };
   const auto longer = [&](const Block& a, const Block& b) {
@@ -125,26 +125,27 @@ size_t Planner::plan(Array<Block>& blocks, size_t enough) {
     if (blocks[i].size > 0 && blocks[i].first <= blocks[i].last) order_[count_++] = static_cast<uint32_t>(i);
   }
   if (count_ > kMostGreedy) return place_by_step(blocks);
-  const size_t by_size = place(blocks, larger);
+  const uint64_t by_size = place(blocks, larger);
   if (by_size <= enough) return by_size;
-  const size_t by_life = place(blocks, longer);
+  const uint64_t by_life = place(blocks, longer);
   if (by_life <= enough) return by_life;
-  const size_t by_time = place(blocks, earlier);
+  const uint64_t by_time = place(blocks, earlier);
   if (by_time <= by_size && by_time <= by_life) return by_time;
   return by_life < by_size ? place(blocks, longer) : place(blocks, larger);
 }
 
 template <typename Before>
-size_t Planner::place(Array<Block>& blocks, Before before) {
+uint64_t Planner::place(Array<Block>& blocks, Before before) {
   std::sort(order_.begin(), order_.begin() + count_, [&](uint32_t a, uint32_t b) {
     if (before(blocks[a], blocks[b])) return true;
     return !before(blocks[b], blocks[a]) && a < b;
   });
-  size_t count = 0, end = 0;
+  size_t count = 0;
+  uint64_t end = 0;
   for (size_t i = 0; i < count_; ++i) {
     Block& block = blocks[order_[i]];
-    const size_t size = Arena::round_up(block.size);
-    size_t offset = 0;
+    const uint64_t size = Arena::round_up(block.size);
+    uint64_t offset = 0;
     for (size_t k = 0; k < count; ++k) {
       const Block& other = blocks[placed_[k]];
       if (!alive_together(block, other)) continue;
@@ -154,7 +155,7 @@ size_t Planner::place(Array<Block>& blocks, Before before) {
     block.offset = offset;
     end = std::max(end, offset + size);
     uint32_t* at = std::upper_bound(placed_.begin(), placed_.begin() + count, offset,
-                                    [&](size_t o, uint32_t b) { return o < blocks[b].offset; });
+                                    [&](uint64_t o, uint32_t b) { return o < blocks[b].offset; });
     std::move_backward(at, placed_.begin() + count, placed_.begin() + count + 1);
     *at = order_[i];
     ++count;
@@ -163,7 +164,7 @@ size_t Planner::place(Array<Block>& blocks, Before before) {
 }
 
 // Memory of blocks that have ended goes to those that start, the largest first.
-size_t Planner::place_by_step(Array<Block>& blocks) {
+uint64_t Planner::place_by_step(Array<Block>& blocks) {
   std::copy(order_.begin(), order_.begin() + count_, placed_.begin());
   std::sort(order_.begin(), order_.begin() + count_, [&](uint32_t a, uint32_t b) {
     if (blocks[a].first != blocks[b].first) return blocks[a].first < blocks[b].first;
@@ -184,7 +185,7 @@ size_t Planner::place_by_step(Array<Block>& blocks) {
   return timeline_.end();
 }
 
-size_t least_size(const Array<Block>& blocks, Array<int64_t>& changes) {
+uint64_t least_size(const Array<Block>& blocks, Array<int64_t>& changes) {
   std::fill(changes.begin(), changes.end(), 0);
   for (const Block& block : blocks) {
     if (block.last < block.first) continue;
@@ -194,7 +195,7 @@ size_t least_size(const Array<Block>& blocks, Array<int64_t>& changes) {
   }
   int64_t alive = 0, most = 0;
   for (int64_t change : changes) most = std::max(most, alive += change);
-  return static_cast<size_t>(most);
+  return static_cast<uint64_t>(most);
 }
 
 }  // namespace lite

@@ -7,12 +7,13 @@
 
 namespace lite {
 
-// Memory that is wanted from step `first` to step `last`, both included.
+// Memory that is wanted from step `first` to step `last`, both included. Sizes and sums of them fit 64 bits, also where
+// addresses have 32.
 struct Block {
-  size_t size = 0;
+  uint64_t size = 0;
   int32_t first = 0;
   int32_t last = -1;
-  size_t offset = 0;  // what the planner chose
+  uint64_t offset = 0;  // what the planner chose
 };
 
 // An arena in which memory is taken and given back, step after step: regions in order of their offsets, free ones also
@@ -24,25 +25,25 @@ class Timeline {
 
   void clear();
   // The number of a region of `size` bytes, which are not 0.
-  uint32_t take(size_t size);
+  uint32_t take(uint64_t size);
   void give_back(uint32_t region);
-  size_t offset(uint32_t region) const { return regions_[region].offset; }
-  size_t end() const { return end_; }
+  uint64_t offset(uint32_t region) const { return regions_[region].offset; }
+  uint64_t end() const { return end_; }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr int kLists = 64;
 
   struct Region {
-    size_t offset, size;
+    uint64_t offset, size;
     uint32_t before, after;           // its neighbours in the arena
     uint32_t list_before, list_next;  // in the list of free ones
     bool free;
   };
 
-  static int list_of(size_t size);
-  uint32_t find(size_t size) const;
-  uint32_t add(size_t offset, size_t size, uint32_t before);
+  static int list_of(uint64_t size);
+  uint32_t find(uint64_t size) const;
+  uint32_t add(uint64_t offset, uint64_t size, uint32_t before);
   void remove(uint32_t region);
   void link(uint32_t region);
   void unlink(uint32_t region);
@@ -52,7 +53,7 @@ class Timeline {
   uint32_t used_ = 0;       // how many of `regions_` were ever in use
   uint32_t spare_ = kNone;  // those of them that are not: a list by `after`
   uint32_t last_ = kNone;   // the region at the end of the arena
-  size_t end_ = 0;
+  uint64_t end_ = 0;
 };
 
 // Lays blocks out in one arena, so that blocks that are alive at the same step do not overlap.
@@ -72,12 +73,12 @@ class Planner {
 
   // Sets the offset of every block, a multiple of Arena::kAlignment, and returns the size of the arena. No better plan
   // is looked for than one of `enough` bytes.
-  size_t plan(Array<Block>& blocks, size_t enough);
+  uint64_t plan(Array<Block>& blocks, uint64_t enough);
 
  private:
   template <typename Before>
-  size_t place(Array<Block>& blocks, Before before);
-  size_t place_by_step(Array<Block>& blocks);
+  uint64_t place(Array<Block>& blocks, Before before);
+  uint64_t place_by_step(Array<Block>& blocks);
 
   size_t count_ = 0;           // of blocks that want memory
   Array<uint32_t> order_;      // those, as they are placed
@@ -87,6 +88,6 @@ class Planner {
 };
 
 // The most bytes that are alive at one of `steps` steps: no plan can do with less. `changes` has steps + 1 elements.
-size_t least_size(const Array<Block>& blocks, Array<int64_t>& changes);
+uint64_t least_size(const Array<Block>& blocks, Array<int64_t>& changes);
 
 }  // namespace lite

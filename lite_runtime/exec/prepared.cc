@@ -61,12 +61,12 @@ const void* Prepared::find(const Kernel& kernel, uint32_t weight, const Tensor* 
 
 Prepared::Item* Prepared::make(const Kernel& kernel, const Tensor* in, int inputs, Tensor* out, const void* attrs,
                                size_t attrs_size) {
-  const size_t size = kernel.prepare(in, inputs, out, attrs, nullptr);
+  const uint64_t size = kernel.prepare(in, inputs, out, attrs, nullptr);
   if (size > most_ - size_) return nullptr;
   Item* item = create<Item>();
   if (item == nullptr) return nullptr;
   if (!item->attrs.allocate(attrs_size) || !item->weights.allocate(static_cast<size_t>(inputs) - 1) ||
-      !item->bytes.reserve(size)) {
+      !item->bytes.reserve(static_cast<size_t>(size))) {
     destroy(item);
     return nullptr;
   }

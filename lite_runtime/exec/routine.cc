@@ -161,7 +161,7 @@ Operand Routine::operand(int32_t id) const {
   if (is_input(value)) return {Operand::input, static_cast<uintptr_t>(value)};
   const int32_t block = block_of_[value];
   if (home_[block].base != Operand::nothing) return home_[block];
-  return {Operand::frame, blocks_[block].offset};
+  return {Operand::frame, static_cast<uintptr_t>(blocks_[block].offset)};
 }
 
 void Routine::find_operands() {

@@ -181,7 +181,7 @@ class Routine {
   bool check_control(const Step& step) const;
   bool runs_on(const Routine& inner, const Step& step, int32_t skipped, bool gives_all) const;
   Status measure(uint32_t step, Error& error);
-  void lay_out();
+  Status lay_out(Error& error);
 
   const Model* model_ = nullptr;
   const format::Entry* rows_ = nullptr;

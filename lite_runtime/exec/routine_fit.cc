@@ -8,8 +8,10 @@
 namespace lite {
 namespace {
 
-constexpr size_t kMostScratch = size_t{1} << 40;  // of one kernel: sums of them cannot overflow
-constexpr int64_t kElementsPerCost = 64;          // what a kernel does in the time of a scalar node, roughly
+// Of one tensor, and of a frame: where addresses have 32 bits, sums of sizes must not go around.
+constexpr uint64_t kMostBytes = SIZE_MAX / 2;
+constexpr uint64_t kMostScratch = std::min(uint64_t{1} << 40, kMostBytes);  // of one kernel
+constexpr int64_t kElementsPerCost = 64;  // what a kernel does in the time of a scalar node, roughly
 
 bool same_type(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.shape == b.shape; }
 
@@ -39,7 +41,10 @@ Status Routine::evaluate_shape(const Sizes& sizes, uint32_t value, Error& error)
                      "entry %.60s, value %u of shape %s: size %d is %d; want less than 2^31 elements", entry_name(),
                      value, ShapeText(*model_, words, shape.size).text, i, size);
   }
-  return Status::kOk;
+  if (static_cast<uint64_t>(elements) * size_of(values_[value].dtype) <= kMostBytes) return Status::kOk;
+  return error.set(Status::kOutOfMemory,
+                   "entry %.60s, value %u of shape %s: more than the %llu bytes of memory there can be", entry_name(),
+                   value, ShapeText(shape).text, static_cast<unsigned long long>(kMostBytes));
 }
 
 Status Routine::fit(const Sizes& sizes, Error& error) {
@@ -51,7 +56,7 @@ Status Routine::fit(const Sizes& sizes, Error& error) {
     LITE_TRY(measure(i, error));
     cost_ += steps_[i].cost;
   }
-  lay_out();
+  LITE_TRY(lay_out(error));
   fitted_ = true;
   return Status::kOk;
 }
@@ -188,30 +193,37 @@ Status Routine::measure(uint32_t number, Error& error) {
     step.action = step.scalar != nullptr ? Action::scalar : Action::kernel;
   }
   if (step.scratch < 0) return Status::kOk;
-  const size_t size =
+  const uint64_t size =
       step.kernel->scratch(in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs, step.prepared);
   if (size > kMostScratch) {
-    return error.set(Status::kOutOfMemory, "%s: no memory for scratch of %zu bytes", place(number).text, size);
+    return error.set(Status::kOutOfMemory, "%s: no memory for scratch of %llu bytes", place(number).text,
+                     static_cast<unsigned long long>(size));
   }
   blocks_[step.scratch].size = size;
   return Status::kOk;
 }
 
-void Routine::lay_out() {
+Status Routine::lay_out(Error& error) {
   for (uint32_t i = 0; i < copy_count_; ++i) {
     if (copies_[i].staged >= 0) blocks_[copies_[i].staged].size = output(copies_[i].output).size_bytes();
   }
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (home_[i].base != Operand::nothing) blocks_[i].size = 0;
   }
-  least_size_ = lite::least_size(blocks_, changes_);
-  planned_size_ = planner_.plan(blocks_, least_size_);
+  const uint64_t least = lite::least_size(blocks_, changes_), planned = planner_.plan(blocks_, least);
+  if (planned > kMostBytes) {
+    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its plan of %llu bytes", entry_name(),
+                     static_cast<unsigned long long>(planned));
+  }
+  least_size_ = static_cast<size_t>(least);
+  planned_size_ = static_cast<size_t>(planned);
   frame_size_ = Region::round_up(sizeof(Frame) + operands_.size() * sizeof(void*) + tensor_count_ * sizeof(Tensor) +
                                  Arena::kAlignment + planned_size_);
   for (Step& step : steps_) {
-    if (step.scratch >= 0) step.scratch_at = blocks_[step.scratch].offset;
+    if (step.scratch >= 0) step.scratch_at = static_cast<size_t>(blocks_[step.scratch].offset);
   }
   find_operands();
+  return Status::kOk;
 }
 
 }  // namespace lite

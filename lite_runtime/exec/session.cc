@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/memory.h"
+#include "core/probe.h"
 #include "format/container.h"
 
 namespace lite {
@@ -57,6 +58,7 @@ Status Session::start(const SessionOptions& options, Error& error) {
   check_finite_ = options.check_finite;
   limits_ = options.limits;
   LITE_TRY(load_weights(error));
+  LITE_PROBE3("load", this, uint64_t{model_.size()}, uint64_t{model_.entries()});
   if (entries_.allocate(model_.entries()) && sizes_.allocate(model_.symbols()) &&
       prepared_.allocate(model_.weights(), model_.size())) {
     return Status::kOk;
@@ -153,6 +155,7 @@ Status Session::run_on_inputs(Entry& entry, Error& error) {
   options.tapes = &tapes_;
   options.pool = pool_;
   options.profile = profile_;
+  options.trace = trace_;
   options.check_finite = check_finite_;
   options.limits = limits_;
   options.cancelled = &cancelled_;

@@ -48,6 +48,8 @@ class Session {
 
   // Turns measuring of nodes on or off, and forgets the times so far.
   void set_profile(bool on);
+  // Where runs write when their nodes ran; no events: nowhere.
+  void set_trace(const Trace& trace) { trace_ = trace; }
 
   // The model's file with the weights of today, without the signature.
   Status save(const char* path, Error& error) const;
@@ -76,6 +78,7 @@ class Session {
   const char* backend_ = nullptr;
   bool check_finite_ = false;
   bool profile_ = false;
+  Trace trace_;
   Limits limits_;
 };
 

@@ -92,6 +92,8 @@ enum Code : uint16_t {
   batch_norm_train_dx = 205,
   layer_norm_dx = 206,
   softmax_dx = 207,
+  batch_norm_relu = 208,
+  batch_norm_relu_dx = 209,
   softmax_cross_entropy = 220,
   softmax_cross_entropy_dx = 221,
   mean_squared_error = 222,
@@ -440,6 +442,14 @@ struct layer_norm_dx_attrs {
 struct softmax_dx_attrs {
   int32_t axis;
 };
+struct batch_norm_relu_attrs {
+  float epsilon;
+  float limit;
+};
+struct batch_norm_relu_dx_attrs {
+  float epsilon;
+  float limit;
+};
 struct softmax_cross_entropy_attrs {
 };
 struct softmax_cross_entropy_dx_attrs {
@@ -709,6 +719,8 @@ struct formula_attrs {
   X(batch_norm_train_dx) \
   X(layer_norm_dx) \
   X(softmax_dx) \
+  X(batch_norm_relu) \
+  X(batch_norm_relu_dx) \
   X(softmax_cross_entropy) \
   X(softmax_cross_entropy_dx) \
   X(mean_squared_error) \
@@ -849,6 +861,8 @@ struct formula_attrs {
   X(batch_norm_train_dx, f32) \
   X(layer_norm_dx, f32) \
   X(softmax_dx, f32) \
+  X(batch_norm_relu, f32) \
+  X(batch_norm_relu_dx, f32) \
   X(softmax_cross_entropy, f32) \
   X(softmax_cross_entropy_dx, f32) \
   X(mean_squared_error, f32) \
@@ -967,6 +981,8 @@ struct formula_attrs {
   {"batch_norm_train_dx", 205, 5, 5, 3, 0, false, "f", {0}}, \
   {"layer_norm_dx", 206, 3, 3, 3, 0, false, "f", {0}}, \
   {"softmax_dx", 207, 2, 2, 1, 0, false, "i", {0}}, \
+  {"batch_norm_relu", 208, 3, 3, 3, 0, false, "ff", {0}}, \
+  {"batch_norm_relu_dx", 209, 6, 6, 3, 0, false, "ff", {0}}, \
   {"softmax_cross_entropy", 220, 2, 2, 1, 0, false, "", {0}}, \
   {"softmax_cross_entropy_dx", 221, 3, 3, 1, 0, false, "", {0}}, \
   {"mean_squared_error", 222, 2, 2, 1, 0, false, "", {0}}, \

@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kLargestFactor = 1 << 20;
 constexpr int64_t kLargestNumber = int64_t{1} << 31;  // of a loop
 constexpr double kLargestOffset = 0x1p60;
-constexpr double kFreeWork = 0x1p20;  // points that need no explanation
+constexpr double kFreeWork = 0x1p20;  // points for an element, for which there need be no other reason
 constexpr double kMostWork = 0x1p50;
 
 // Words that may be anything, one after the other.
@@ -237,7 +237,7 @@ bool FormulaProgram::fits(const Call<formula_attrs>& call) const {
   for (int i = 0; i < pieces; ++i) {
     FormulaPiece next;
     piece(&at, &next);
-    double points = 1, explained = elements_of(call.y().shape);
+    double points = 1, explained = elements_of(call.y().shape), largest = explained;
     if (!find_ranges(next, sizes, &ranges, &points)) return false;
     if (!(ranges.reach(next.out, call.y().shape) < kLargestOffset)) return false;
     for (int k = 0; k < next.loads; ++k) {
@@ -246,8 +246,9 @@ bool FormulaProgram::fits(const Call<formula_attrs>& call) const {
       const Ints& from = call.in[load.input].shape;
       if (load.rank != from.size || !(ranges.reach(load.rows, from) < kLargestOffset)) return false;
       explained *= elements_of(from);
+      largest = std::max(largest, elements_of(from));
     }
-    if (points > std::min(std::max(explained, kFreeWork), kMostWork)) return false;
+    if (points > std::min(std::max(explained, kFreeWork * largest), kMostWork)) return false;
   }
   return true;
 }

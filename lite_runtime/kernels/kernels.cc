@@ -29,15 +29,15 @@ Status run(const Tensor* in, int inputs, Tensor* out, const void* attrs, Context
   return kernel({in, inputs, out, *static_cast<const Attrs*>(attrs), context});
 }
 
-template <typename Attrs, size_t (*scratch_of)(const Call<Attrs>&)>
-size_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared) {
+template <typename Attrs, uint64_t (*scratch_of)(const Call<Attrs>&)>
+uint64_t scratch(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared) {
   Context context;
   context.prepared = prepared;
   return scratch_of({in, inputs, out, *static_cast<const Attrs*>(attrs), context});
 }
 
-template <typename Attrs, size_t (*prepare_of)(const Call<Attrs>&, void*)>
-size_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to) {
+template <typename Attrs, uint64_t (*prepare_of)(const Call<Attrs>&, void*)>
+uint64_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to) {
   Context none;
   return prepare_of({in, inputs, out, *static_cast<const Attrs*>(attrs), none}, to);
 }
@@ -78,6 +78,7 @@ bool runs_here(const char* isa) {
          : is("neon")       ? cpu.neon
          : is("dotprod")    ? cpu.dotprod
          : is("i8mm")       ? cpu.i8mm
+         : is("wasm")       ? cpu.wasm
                             : is("ref");
 }
 

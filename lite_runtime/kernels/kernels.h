@@ -35,8 +35,8 @@ struct Kernel {
   const char* isa;
   Status (*run)(const Tensor* in, int inputs, Tensor* out, const void* attrs, Context& context);
   // Or null. `prepared` is what a call will have: the bytes themselves are not read.
-  size_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared);
-  size_t (*prepare)(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to);  // or null
+  uint64_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared);
+  uint64_t (*prepare)(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to);  // or null
 };
 
 // The instruction sets that this build has kernels for, best first and "ref" last: what one lacks, one behind it has.
@@ -61,6 +61,9 @@ inline constexpr const char* kIsas[] = {
 #endif
 #if defined(LITE_NEON)
     "neon",
+#endif
+#if defined(LITE_WASM)
+    "wasm",
 #endif
     "ref"};
 

@@ -107,11 +107,13 @@ class Session {
 
   std::vector<Info> inputs(int32_t entry) {
     const Turn turn(mutex_);
-    return infos(entry, lite_input_count(session_, entry), lite_input, lite_input_size);
+    return infos(entry, lite_input_count(session_, entry), lite_input,
+                 [this](int32_t i) { return lite_weight_count(session_) + i; });
   }
   std::vector<Info> outputs(int32_t entry) {
     const Turn turn(mutex_);
-    return infos(entry, lite_output_count(session_, entry), lite_output, lite_output_size);
+    return infos(entry, lite_output_count(session_, entry), lite_output,
+                 [this, entry](int32_t i) { return lite_output_id(session_, entry, i); });
   }
 
   // Runs an entry once a step, on what `feed(step)` gives: the number of an entry and its arrays in order, or nothing,
@@ -228,12 +230,29 @@ class Session {
     check(lite_profile(session_, on));
   }
 
+  // Writes what runs do from now on, up to `capacity` nodes; 0: no more. What was written so far: start and end in
+  // nanoseconds, entry, graph and node of each node that ended; and how many there was no room for.
+  using Event = std::tuple<int64_t, int64_t, int32_t, int32_t, int32_t>;
+  std::pair<std::vector<Event>, int64_t> trace(size_t capacity) {
+    const Turn turn(mutex_);
+    std::vector<Event> rows;
+    const int64_t count = event_count_, kept = std::min<int64_t>(count, static_cast<int64_t>(events_.size()));
+    for (int64_t i = 0; i < kept; ++i) {
+      const lite_event& e = events_[static_cast<size_t>(i)];
+      rows.emplace_back(e.start_ns, e.end_ns, e.entry, e.graph, e.node);
+    }
+    check(lite_trace(session_, nullptr, 0, &event_count_));
+    events_.assign(capacity, {});
+    if (capacity > 0) check(lite_trace(session_, events_.data(), static_cast<int64_t>(capacity), &event_count_));
+    return {rows, count - kept};
+  }
+
   // The names of an entry's graphs: its own first, which has none.
   std::vector<std::string> graphs(int32_t entry) {
     const Turn turn(mutex_);
     std::vector<std::string> names;
     for (int32_t i = 0; i < lite_graph_count(session_, entry); ++i) {
-      names.emplace_back(lite_graph_name(session_, entry, i));
+      names.emplace_back(graph(entry, i).name);
     }
     return names;
   }
@@ -242,12 +261,12 @@ class Session {
   // of a graph.
   using Node = std::tuple<std::string, std::string, std::string, std::vector<int32_t>, std::vector<int32_t>, size_t,
                           int64_t, int64_t>;
-  std::vector<Node> nodes(int32_t entry, int32_t graph) {
+  std::vector<Node> nodes(int32_t entry, int32_t number) {
     const Turn turn(mutex_);
     std::vector<Node> rows;
-    for (int32_t i = 0; i < lite_graph_node_count(session_, entry, graph); ++i) {
+    for (int32_t i = 0; i < graph(entry, number).node_count; ++i) {
       lite_node n;
-      check(lite_graph_node(session_, entry, graph, i, &n));
+      check(lite_graph_node(session_, entry, number, i, &n));
       rows.emplace_back(n.op, n.kernel, n.source, std::vector<int32_t>(n.inputs, n.inputs + n.input_count),
                         std::vector<int32_t>(n.outputs, n.outputs + n.output_count), n.scratch_bytes, n.nanoseconds,
                         n.runs);
@@ -256,12 +275,13 @@ class Session {
   }
 
   // Name, element type, shape and bytes of each tensor of a graph of an entry, by id.
-  std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> values(int32_t entry, int32_t graph) {
+  std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> values(int32_t entry,
+                                                                                         int32_t number) {
     const Turn turn(mutex_);
     std::vector<std::tuple<std::string, std::string, std::vector<int32_t>, size_t>> rows;
     lite_tensor tensor;
-    for (int32_t i = 0; i < lite_graph_value_count(session_, entry, graph); ++i) {
-      check(lite_graph_value(session_, entry, graph, i, &tensor));
+    for (int32_t i = 0; i < graph(entry, number).value_count; ++i) {
+      check(lite_graph_value(session_, entry, number, i, &tensor));
       rows.emplace_back(tensor.name, lite_dtype_name(tensor.dtype), shape_of(tensor), tensor.size_bytes);
     }
     return rows;
@@ -336,8 +356,14 @@ class Session {
 
   static std::vector<int32_t> shape_of(const lite_tensor& t) { return {t.shape, t.shape + t.rank}; }
 
-  template <typename Describe, typename SizeText>
-  std::vector<Info> infos(int32_t entry, int32_t count, Describe describe, SizeText size_text) {
+  lite_graph graph(int32_t entry, int32_t number) {
+    lite_graph info;
+    check(lite_graph_info(session_, entry, number, &info));
+    return info;
+  }
+
+  template <typename Describe, typename IdOf>
+  std::vector<Info> infos(int32_t entry, int32_t count, Describe describe, IdOf id_of) {
     std::vector<Info> rows;
     for (int32_t i = 0; i < count; ++i) {
       lite_tensor tensor;
@@ -345,7 +371,7 @@ class Session {
       std::vector<std::string> sizes;
       for (int32_t axis = 0; axis < tensor.rank; ++axis) {
         char text[1024];
-        check(size_text(session_, entry, i, axis, text, sizeof text));
+        check(lite_size_text(session_, entry, id_of(i), axis, text, sizeof text));
         sizes.emplace_back(text);
       }
       rows.emplace_back(tensor.name, sizes, lite_dtype_name(tensor.dtype));
@@ -368,6 +394,8 @@ class Session {
 
   lite_session* session_ = nullptr;
   std::recursive_mutex mutex_;
+  std::vector<lite_event> events_;
+  int64_t event_count_ = 0;
 };
 
 template <typename Source>
@@ -407,6 +435,7 @@ NB_MODULE(_core, m) {
       .def("save", &Session::save)
       .def("save_memory", &Session::save_memory)
       .def("profile", &Session::profile)
+      .def("trace", &Session::trace)
       .def("cancel", &Session::cancel)
       .def("graphs", &Session::graphs)
       .def("nodes", &Session::nodes)

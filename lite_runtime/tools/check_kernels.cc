@@ -16,7 +16,11 @@
 #include "kernels/kernels.h"
 #include "tools/case_file.h"
 #include "tools/damage.h"
+#if defined(__wasm__)
+#include "tools/guarded_memory_wasm.h"
+#else
 #include "tools/guarded_memory.h"
+#endif
 #include "tools/read_file.h"
 
 namespace lite {
@@ -126,8 +130,20 @@ class Checker {
     return number == 0 && taken;
   }
 
-  // Runs a kernel once, with what it prepares or without. Returns what went wrong, or "" and the results.
+  // Runs a kernel, with what it prepares or without, as often as it takes to guard every tensor. Returns what went
+  // wrong, or "" and the results.
   std::string run(const Case& c, const Kernel& kernel, ThreadPool* pool, bool prepared, std::vector<Bytes>* results) {
+    const int turns = GuardedMemory::turns(c.in.size() + c.want.size() + 2);
+    std::string failure;
+    for (int turn = 0; turn < turns && failure.empty(); ++turn) {
+      memory_.turn(turn);
+      failure = run_once(c, kernel, pool, prepared, results);
+    }
+    return failure;
+  }
+
+  std::string run_once(const Case& c, const Kernel& kernel, ThreadPool* pool, bool prepared,
+                       std::vector<Bytes>* results) {
     Placed call;
     if (!place(memory_, c, call)) return results != nullptr ? "larger than the memory of this tool" : "";
     call.context.pool = pool;
@@ -135,7 +151,7 @@ class Checker {
     bool too_large = false;
     const auto body = [&] {
       const int inputs = static_cast<int>(call.in.size());
-      const auto aligned = [&](size_t wanted) {  // so that it starts at 64 bytes
+      const auto aligned = [&](uint64_t wanted) {  // so that it starts at 64 bytes
         uint8_t* block = memory_.place(static_cast<int>(call.blocks.size()),
                                        wanted + 63 < wanted ? wanted : (wanted + 63) / 64 * 64);
         if (block != nullptr) call.blocks.push_back(block);
@@ -157,11 +173,11 @@ class Checker {
     if (pool != nullptr) {
       body();  // faults cannot be survived on other threads; the run without any came first
     } else if (const int number = survives(body, kCallSeconds); number != 0) {
-      return number == SIGALRM ? "still running after " + std::to_string(kCallSeconds) + " s"
-                               : "left its tensors (signal " + std::to_string(number) + ")";
+      return number == kTimeIsUp ? "still running after " + std::to_string(kCallSeconds) + " s"
+                                 : "left its tensors (signal " + std::to_string(number) + ")";
     }
-    for (const uint8_t* block : call.blocks) {
-      if (!GuardedMemory::intact(block)) return "wrote before the start of a tensor";
+    for (size_t i = 0; i < call.blocks.size(); ++i) {
+      if (!memory_.intact(static_cast<int>(i), call.blocks[i])) return "wrote outside of a tensor";
     }
     if (results == nullptr) return "";
     if (too_large) return "wants more scratch than this tool has";
@@ -295,13 +311,7 @@ class Checker {
 
 // The pool's threads must leave the alarm to the thread that a kernel runs on.
 ThreadPool* create_pool(int threads) {
-  sigset_t alarm;
-  sigemptyset(&alarm);
-  sigaddset(&alarm, SIGALRM);
-  pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
-  ThreadPool* pool = ThreadPool::create(threads);
-  pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
-  return pool;
+  return without_alarm([=] { return ThreadPool::create(threads); });
 }
 
 int fail(const char* what, const char* which = "") {

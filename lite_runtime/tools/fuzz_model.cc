@@ -23,7 +23,7 @@ size_t LLVMFuzzerCustomCrossOver(const uint8_t* a, size_t a_size, const uint8_t*
 namespace {
 
 constexpr size_t kTrailer = sizeof(lite::Trailer);
-constexpr size_t kMostInput = size_t{1} << 16;  // bytes of one input of an entry
+constexpr size_t kMostInput = size_t{1} << 12;  // bytes of one input of an entry
 
 void check(bool good, const char* what) {
   if (good) return;
@@ -100,10 +100,12 @@ std::vector<Hashed> segments_of(const uint8_t* file, size_t index_size) {
   flatbuffers::Verifier verifier(file, index_size);
   if (!lite::format::VerifyIndexBuffer(verifier)) return found;
   const auto* segments = lite::format::GetIndex(file)->segments();
-  for (uint32_t i = 0; segments != nullptr && i < segments->size(); ++i) {
+  if (segments == nullptr || reinterpret_cast<uintptr_t>(segments->data()) % alignof(lite::format::Segment) != 0) {
+    return found;
+  }
+  for (uint32_t i = 0; i < segments->size(); ++i) {
     const auto* row = segments->Get(i);
     const size_t at = static_cast<size_t>(row->sha256()->data() - file);
-    if (reinterpret_cast<uintptr_t>(segments->data()) % alignof(lite::format::Segment) != 0) break;
     found.push_back({at, static_cast<size_t>(row->offset()), static_cast<size_t>(row->size())});
   }
   return found;
@@ -144,7 +146,7 @@ uint32_t next(uint32_t& state) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   lite_options options = lite_default_options();
   options.threads = 1;
-  options.most_memory = 1 << 22;
+  options.most_memory = 1 << 18;
   options.most_steps = 2000;
   options.most_depth = 100;
   options.timeout_s = 1;

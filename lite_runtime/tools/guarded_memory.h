@@ -13,6 +13,8 @@
 
 namespace lite {
 
+constexpr int kTimeIsUp = SIGALRM;
+
 // Slots that each end at a page which may not be touched. A block is placed at the very end of its
 // slot, so that one byte too far is a fault; known bytes before it show writes in the other direction.
 class GuardedMemory {
@@ -33,6 +35,10 @@ class GuardedMemory {
     return &memory;
   }
 
+  // How often to run a call of `blocks` blocks, so that each is guarded: all are, always.
+  static int turns(size_t) { return 1; }
+  void turn(int) {}
+
   // `size` bytes of rubbish at the end of slot `i`; null when they do not fit.
   uint8_t* place(int i, size_t size) {
     if (i >= kSlots || size + kMargin > kSlotBytes) return nullptr;
@@ -41,8 +47,8 @@ class GuardedMemory {
     return block;
   }
 
-  // Whether nothing was written before a block.
-  static bool intact(const uint8_t* block) {
+  // Whether nothing was written before the block of a slot.
+  bool intact(int, const uint8_t* block) const {
     for (size_t i = 1; i <= kMargin; ++i) {
       if (block[-static_cast<ptrdiff_t>(i)] != kRubbish) return false;
     }
@@ -77,6 +83,18 @@ inline void on_signal(int number) {
 
 inline void install_guard() {
   for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGALRM}) signal(number, guard::on_signal);
+}
+
+// f() on a thread whose children leave the alarm to it.
+template <typename F>
+auto without_alarm(const F& f) {
+  sigset_t alarm;
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
+  const auto result = f();
+  pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  return result;
 }
 
 // After install_guard: calls f() and returns 0, or the number of the signal that ended it: a fault, or SIGALRM after

@@ -129,6 +129,18 @@ def test_settings_need_no_gradient_and_arguments_may_be_named(mode: str) -> None
             grad(lambda x: power(x, scale=x))(np.float64(2.0))
 
 
+@MODES
+def test_weights_count_also_where_no_argument_is_a_value(mode: str) -> None:
+    w = Weight(np.float64(3.0), name="w")
+
+    @custom_gradient
+    def f(x: Any) -> Any:
+        return x * w, lambda g: (g * w, {w: g * 7})
+
+    with modes.using(mode=mode):
+        assert grad(lambda: f(np.float64(2.0)) + f(1.0), w)() == 14
+
+
 def test_a_backward_of_the_wrong_shape_is_refused() -> None:
     @custom_gradient
     def f(x: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import grad, grad_source, jvp, ops, remat, stop_gradient, value_and_grad, vjp
+from cloud import grad, grad_source, jvp, modes, ops, remat, stop_gradient, value_and_grad, vjp
 from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Graph, Value, Weight
@@ -291,6 +291,28 @@ def test_labels_are_examples_by_their_array() -> None:
     labels = np.array([0, 2, 1, 1], np.int32)
     g = compiled(grad_source(f, X, labels), "grad_f")(X, labels)
     np.testing.assert_array_equal(g, grad(f)(X, labels))
+
+
+def test_an_argument_that_is_left_at_its_default_may_be_differentiated_by() -> None:
+    def f(x: Any, scale: Any = 2.0, *, more: Any = 3.0) -> Any:
+        return x * scale * more
+
+    assert grad(f, ("scale", "more"))(5.0) == (15, 10)
+    assert grad(f, "scale")(5.0, more=4.0) == 20
+    with pytest.raises(ShapeError, match="wrt 'nothing': no such argument"):
+        grad(f, "nothing")(5.0)
+
+
+def test_an_error_inside_says_which_line_of_the_users_it_comes_from() -> None:
+    def inner(x: Any) -> Any:
+        return x @ np.ones((2, 2))  # of three
+
+    with modes.using(mode="graph"), pytest.raises(ShapeError, match="matmul") as caught:
+        grad(lambda x: inner(x).sum() if np.sum(x) > 0 else 0.0)(np.ones((3, 3)))
+    (note,) = caught.value.__notes__
+    assert "test_differentiate.py" in note
+    assert ": in inner" in note
+    assert "return x @ np.ones((2, 2))  # of three" in note
 
 
 def test_a_whole_number_to_differentiate_by_is_data() -> None:

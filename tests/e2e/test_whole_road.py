@@ -17,6 +17,7 @@ import pytest
 import lite_runtime as lite
 from cloud.nas import Library, device_id
 from cloud.nas.cli import main as ms_library
+from examples.package_data import DataError
 from examples.watch import data, federate, recipe, report
 from examples.watch.run import Demo, Settings
 from fl_server.device import Device, Update
@@ -90,7 +91,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Road:
     cache, out = ROOT / "out" / "data", tmp_path_factory.mktemp("demo")
     try:
         watch = data.split(data.load(data.fetch(cache)), SEED)
-    except data.DataError as error:
+    except DataError as error:
         if "pip could not download" not in str(error):
             raise
         pytest.skip(f"the real data cannot be had here: {error}")

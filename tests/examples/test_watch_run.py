@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from cloud.nas import Library
+from examples.package_data import DataError
 from examples.watch import data, federate, recipe, server
 from examples.watch.__main__ import main
 from examples.watch.run import Demo, Settings, fingerprint
@@ -95,7 +96,7 @@ def test_fresh_or_another_mark_or_a_damaged_result_is_run_again(
     cache.write_text("in the way")  # whoever asks for the data fails
     fresh = Demo(finished, cache, print, fresh=True)
     for part in (fresh.seed, fresh.library):
-        with pytest.raises(data.DataError, match="cannot write in"):
+        with pytest.raises(DataError, match="cannot write in"):
             part(SEED)
     assert "cannot write in" in fails(capsys, demo(finished, "--fresh", cache=str(cache)))
     kept = finished / f"seed{SEED}" / "result.json"
@@ -210,6 +211,6 @@ def test_nothing_is_made_before_the_data_is_there(tmp_path: Path) -> None:
     cache = tmp_path / "file"
     cache.write_text("in the way")
     said: list[str] = []
-    with pytest.raises(data.DataError):
+    with pytest.raises(DataError):
         Demo(tmp_path / "out", cache, said.append).seed(SEED)
     assert not (tmp_path / "out").exists()

@@ -24,9 +24,15 @@ MOST_BYTES = 1 << 14  # of a file: small ones run fast
 
 
 def clang() -> str | None:
-    """The newest clang++ on the path that has a number in its name, or the plain one."""
-    names = [f"clang++-{n}" for n in range(25, 13, -1)]
-    return next((n for n in [*names, "clang++"] if shutil.which(n)), None)
+    """The newest clang++ on the path that has libFuzzer, or None."""
+    names = [*(f"clang++-{n}" for n in range(25, 13, -1)), "clang++"]
+    return next((n for n in names if shutil.which(n) and _has_libfuzzer(n)), None)
+
+
+def _has_libfuzzer(compiler: str) -> bool:
+    program = 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }'
+    words = [compiler, "-xc++", "-fsanitize=fuzzer,address", "-", "-o", "/dev/null"]
+    return subprocess.run(words, input=program, capture_output=True, text=True).returncode == 0
 
 
 def write_corpus(folder: Path) -> int:

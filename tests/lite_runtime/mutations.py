@@ -1,8 +1,9 @@
-"""Damaged and hostile model files: `python -m tests.lite_runtime.mutations PLAIN FORGED SEED`.
+"""Damaged and hostile files: `python -m tests.lite_runtime.mutations PLAIN FORGED SEED [EACH]`.
 
 Opens PLAIN files with random damage, which must all be refused, and FORGED ones, whose index was
 changed and whose hashes were then made right again, so that they reach the checks behind the
-hashes: those may run or be refused. Prints counts as JSON. Crashes and hangs end the process.
+hashes: those may run or be refused. Then EACH forgeries (`forgeries.py`) of each of ten models,
+some kinds of which must all be refused. Prints counts as JSON. Crashes and hangs end the process.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import lite_runtime as lite
 from ir import model_file
 from ir.graph import Model
 from tests.lite_runtime.forge import TRAILER, with_hashes
+from tests.lite_runtime.forgeries import FORGERIES, NEVER
 from tests.lite_runtime.models import (
     control_models,
     every_dtype,
@@ -32,7 +34,9 @@ from tests.lite_runtime.models import (
 from tests.random_graphs import random_model, random_symbolic_graph
 
 SECONDS_EACH = 20
+MODELS = 10  # that forgeries are made of
 MOST_MEMORY, MOST_STEPS, MOST_DEPTH = 1 << 26, 100_000, 1000
+LIMITS = {"most_memory": MOST_MEMORY, "most_steps": MOST_STEPS, "most_depth": MOST_DEPTH}
 Rng = np.random.Generator
 Mutation = Callable[[bytes, Rng, list[bytes]], bytes]
 
@@ -126,20 +130,13 @@ def _with_hashes(file: bytes, out: bytearray, index_size: int) -> bytes:
 def outcome(file: bytes) -> str:
     """What becomes of a file: refused, ran, or failed in some entry."""
     try:
-        session = lite.load(
-            file,
-            threads=1,
-            most_memory=MOST_MEMORY,
-            most_steps=MOST_STEPS,
-            most_depth=MOST_DEPTH,
-            timeout_s=SECONDS_EACH / 2,
-        )
+        session = lite.load(file, threads=1, timeout_s=SECONDS_EACH / 2, **LIMITS)
     except lite.LiteError as error:
         return _one_line("refused", error)
     found = "ran"
     for entry in session.entries:
         try:
-            session.run(_inputs(session, entry), entry)
+            session.run(ones(session, entry), entry)
             session.to_bytes()
         except lite.LiteError as error:
             found = _one_line("failed", error)
@@ -150,7 +147,8 @@ def _one_line(found: str, error: lite.LiteError) -> str:
     return found if str(error).isprintable() else f"{found} with {str(error)!r}"
 
 
-def _inputs(session: lite.Session, entry: str) -> dict[str, np.ndarray]:
+def ones(session: lite.Session, entry: str) -> dict[str, np.ndarray]:
+    """Inputs of an entry at its present sizes, of ones; single ones where that would be large."""
     arrays = {}
     shapes = session.input_shapes(entry)
     for info, shape in zip(session.inputs(entry), shapes, strict=True):
@@ -159,7 +157,32 @@ def _inputs(session: lite.Session, entry: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def main(plain: int, forged: int, seed: int) -> None:
+def attack(file: bytes, files: list[bytes]) -> str:
+    """What becomes of a mutated file, in time: else the process ends."""
+    signal.alarm(SECONDS_EACH)
+    found = "same" if file in files else outcome(file)
+    signal.alarm(0)
+    return found
+
+
+def structured(each: int, seed: int, files: list[bytes], counts: Counter[str]) -> list[str]:
+    """`each` forgeries of every one of ten files; those that ran and may not have."""
+    silent = []
+    for number in range(each * MODELS):
+        rng = np.random.default_rng([seed, 1, number])
+        forgery = FORGERIES[rng.integers(len(FORGERIES))]
+        mutated = forgery(files[number % MODELS], rng)
+        if mutated is None:
+            counts["structured without"] += 1
+            continue
+        found = attack(mutated, files)
+        counts[f"structured {forgery.__name__} {found}"] += 1
+        if forgery.__name__ in NEVER and found not in ("refused", "same"):
+            silent.append(f"{forgery.__name__} with seed {seed}, number {number}: {found}")
+    return silent
+
+
+def main(plain: int, forged: int, seed: int, each: int = 0) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
     files = originals()
     counts: Counter[str] = Counter()
@@ -169,13 +192,12 @@ def main(plain: int, forged: int, seed: int) -> None:
         file = files[rng.integers(len(files))]
         mutation = PLAIN[rng.integers(len(PLAIN))] if number < plain else forge
         mutated = mutation(file, rng, files)
-        signal.alarm(SECONDS_EACH)
-        found = "same" if mutated in files else outcome(mutated)
-        signal.alarm(0)
+        found = attack(mutated, files)
         kind = "plain" if number < plain else "forged"
         counts[f"{kind} {found}"] += 1
         if kind == "plain" and found not in ("refused", "same"):
             silent.append(f"{mutation.__name__} with seed {seed}, number {number}")
+    silent += structured(each, seed, files, counts)
     print(json.dumps({"counts": counts, "silent": silent}))
 
 

@@ -12,7 +12,7 @@ import pytest
 import lite_runtime as lite
 from ir import model_file
 from tests.lite_runtime.models import linear_model, small_cnn
-from tests.native import aarch64_build, native_build, run_tool
+from tests.native import aarch64_build, native_build, run_tool, sanitized_build
 
 CONSUMER = Path(__file__).parent / "consumer"
 
@@ -81,6 +81,19 @@ def test_the_parts_behind_the_interface_hold_and_any_allocation_may_fail(tmp_pat
     tests = native_build("lite_unit_tests") / "bin/lite_unit_tests"
     done = subprocess.run([tests, model], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.timeout(900)  # the build
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_the_parts_behind_the_interface_hold_under_a_sanitizer(
+    sanitizer: str, tmp_path: Path
+) -> None:
+    """Two sessions in two threads with two each, cancelled by others: no data race, no leak."""
+    model = tmp_path / "cnn.ms"
+    model.write_bytes(model_file.write(small_cnn()))
+    tests = sanitized_build(sanitizer, "lite_unit_tests") / "bin/lite_unit_tests"
+    done = subprocess.run([tests, model], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 def test_the_parts_behind_the_interface_hold_on_aarch64() -> None:

@@ -71,7 +71,7 @@ typedef struct lite_options {
   int32_t threads;      /* 1 to 256 */
   int32_t check_finite; /* 1: stop at the first input or result that holds a NaN or an infinity; keep weights */
   const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "avxvnni", "avx512", "avx512vnni",
-                           "neon", "dotprod", "i8mm"; what it lacks comes from a lower one */
+                           "neon", "dotprod", "i8mm", "wasm"; what it lacks comes from a lower one */
   uint64_t most_memory; /* bytes that a run may want for results, frames and tapes; 0: any number */
   int64_t most_steps;   /* nodes that a run may execute, those in turns of loops counted each time; 0: any number */
   double timeout_s;     /* of a run; 0: none. Looked at between nodes */
@@ -114,11 +114,11 @@ LITE_API int32_t lite_find_output(lite_session* session, int32_t entry, const ch
 LITE_API lite_status lite_input(lite_session* session, int32_t entry, int32_t input, lite_tensor* tensor);
 LITE_API lite_status lite_output(lite_session* session, int32_t entry, int32_t output, lite_tensor* tensor);
 
-/* One size of an input or an output as the model writes it: "8", "batch", "2*batch + 1". */
-LITE_API lite_status lite_input_size(lite_session* session, int32_t entry, int32_t input, int32_t axis, char* text,
-                                     size_t text_size);
-LITE_API lite_status lite_output_size(lite_session* session, int32_t entry, int32_t output, int32_t axis, char* text,
-                                      size_t text_size);
+/* One size of a tensor of an entry as the model writes it: "8", "batch", "2*batch + 1". Tensors have ids: weights come
+   first, then inputs, from the number of weights on, then results; lite_output_id is an output's. */
+LITE_API lite_status lite_size_text(lite_session* session, int32_t entry, int32_t id, int32_t axis, char* text,
+                                    size_t text_size);
+LITE_API int32_t lite_output_id(lite_session* session, int32_t entry, int32_t output); /* -1: there is no such output */
 
 typedef struct lite_symbol {
   const char* name;
@@ -200,23 +200,32 @@ typedef struct lite_node {
 
 /* Turns measuring on or off and sets all times to zero. */
 LITE_API lite_status lite_profile(lite_session* session, int32_t on);
-LITE_API int32_t lite_node_count(lite_session* session, int32_t entry);
-LITE_API lite_status lite_node_info(lite_session* session, int32_t entry, int32_t node, lite_node* info);
-/* The graphs of an entry: number 0 is its own, the others are those that its control flow runs, one for each role. The
-   name of a graph is the operator's for it: "then", "otherwise", "condition", "body". */
+
+/* When a node ran, in nanoseconds of a clock that never goes back. */
+typedef struct lite_event {
+  int64_t start_ns, end_ns;
+  int32_t entry, graph, node;
+  int32_t depth; /* how many sub-graphs it was in */
+} lite_event;
+
+/* From now on each node that ends is written to `events`, which has room for `capacity` and must stay until this is
+   called again; null ends it. `*count` is set to 0 and goes up with every node, also where there is no room left. */
+LITE_API lite_status lite_trace(lite_session* session, lite_event* events, int64_t capacity, int64_t* count);
+
+/* The graphs of an entry: number 0 is its own, the others are those that its control flow runs, one for each role. */
+typedef struct lite_graph {
+  const char* name; /* the operator's for it: "then", "otherwise", "condition", "body"; "" for number 0 */
+  int32_t node_count;
+  int32_t value_count; /* ids of its tensors are below it, weights among them */
+} lite_graph;
+
 LITE_API int32_t lite_graph_count(lite_session* session, int32_t entry);
-LITE_API const char* lite_graph_name(lite_session* session, int32_t entry, int32_t graph);
-LITE_API int32_t lite_graph_node_count(lite_session* session, int32_t entry, int32_t graph);
+LITE_API lite_status lite_graph_info(lite_session* session, int32_t entry, int32_t graph, lite_graph* info);
 LITE_API lite_status lite_graph_node(lite_session* session, int32_t entry, int32_t graph, int32_t node,
                                      lite_node* info);
-LITE_API int32_t lite_graph_value_count(lite_session* session, int32_t entry, int32_t graph);
+/* Name, type and shape of any tensor of a graph by its id; `data` is null. */
 LITE_API lite_status lite_graph_value(lite_session* session, int32_t entry, int32_t graph, int32_t id,
                                       lite_tensor* tensor);
-/* Name, type and shape of any tensor of an entry by its id; `data` is null. */
-LITE_API lite_status lite_value(lite_session* session, int32_t entry, int32_t id, lite_tensor* tensor);
-LITE_API int32_t lite_value_count(lite_session* session, int32_t entry); /* ids are below it, weights among them */
-/* Inputs have the ids from lite_weight_count on; this is an output's. -1: there is no such output. */
-LITE_API int32_t lite_output_id(lite_session* session, int32_t entry, int32_t output);
 
 #ifdef __cplusplus
 }

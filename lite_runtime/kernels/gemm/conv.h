@@ -27,12 +27,12 @@ struct PatchProduct {
     Product::run(context, m, n, k, patches, b, c, finish);
   }
 
-  static size_t scratch_bytes(int64_t n, int64_t k) {
-    return product_bytes(n, k) + (Tile::kTakesOffsets ? static_cast<size_t>(k) * sizeof(int64_t) : 0);
+  static uint64_t scratch_bytes(int64_t n, int64_t k) {
+    return product_bytes(n, k) + (Tile::kTakesOffsets ? static_cast<uint64_t>(k) * sizeof(int64_t) : 0);
   }
 
  private:
-  static size_t product_bytes(int64_t n, int64_t k) { return (Gemm<Tile>::scratch_bytes(n, k) + 7) / 8 * 8; }
+  static uint64_t product_bytes(int64_t n, int64_t k) { return (Gemm<Tile>::scratch_bytes(n, k) + 7) / 8 * 8; }
 };
 
 // The patches of few windows one behind the other, in scratch.
@@ -72,10 +72,10 @@ Status gemm_conv2d(const Call<conv2d_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_conv2d_scratch(const Call<conv2d_attrs>& call) {
+uint64_t gemm_conv2d_scratch(const Call<conv2d_attrs>& call) {
   const Tensor &w = call.in[1], &y = call.y();
   const int64_t m = int64_t{y.dim(0)} * y.dim(1) * y.dim(2), k = int64_t{w.dim(1)} * w.dim(2) * w.dim(3);
-  if (dots_pay<Tile>(m, k)) return static_cast<size_t>(m * k + Tile::Isa::kLanes) * sizeof(float);
+  if (dots_pay<Tile>(m, k)) return static_cast<uint64_t>(m * k + Tile::Isa::kLanes) * sizeof(float);
   return PatchProduct<Tile>::scratch_bytes(w.dim(0) / call.attrs.groups, k);
 }
 
@@ -101,7 +101,7 @@ Status gemm_conv2d_dx(const Call<conv2d_dx_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_conv2d_dx_scratch(const Call<conv2d_dx_attrs>& call) {
+uint64_t gemm_conv2d_dx_scratch(const Call<conv2d_dx_attrs>& call) {
   const Tensor& w = call.in[1];
   return PatchProduct<Tile>::scratch_bytes(w.dim(3), int64_t{w.dim(0)} / call.attrs.groups * w.dim(1) * w.dim(2));
 }

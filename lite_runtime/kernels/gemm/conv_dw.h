@@ -50,8 +50,8 @@ template <class Tile>
 struct WeightProduct : WeightGradient {
   explicit WeightProduct(const Call<conv2d_dw_attrs>& call) : WeightGradient(call, 1024) {}
 
-  size_t result_bytes() const { return parts > 1 ? (y.size_bytes() + 63) / 64 * 64 : 0; }
-  size_t piece_bytes() const { return result_bytes() + Gemm<Tile>::scratch_bytes(n, (windows + parts - 1) / parts); }
+  uint64_t result_bytes() const { return parts > 1 ? (y.size_bytes() + 63) / 64 * 64 : 0; }
+  uint64_t piece_bytes() const { return result_bytes() + Gemm<Tile>::scratch_bytes(n, (windows + parts - 1) / parts); }
 
   // The result for part `index` of the windows.
   void part(int64_t index, const Context& context, float* to) const {
@@ -121,7 +121,7 @@ struct WeightBands : WeightGradient {
            lines.width <= 2 * grid.w.length;
   }
 
-  size_t piece_bytes() const { return result_bytes() + offsets_bytes() + copy_bytes() + last_bytes(); }
+  uint64_t piece_bytes() const { return result_bytes() + offsets_bytes() + copy_bytes() + last_bytes(); }
 
   Status run(const Context& context) const {
     const int64_t rows = int64_t{grid.n} * grid.h.count, cost = 2 * y.elements() * windows / parts;
@@ -152,14 +152,14 @@ struct WeightBands : WeightGradient {
     return {1, {length, 1, length, 1, 1, 0}, {1, 1, 1, 1, 1, 0}};
   }
 
-  static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-  size_t result_bytes() const { return rounded(groups * n * columns * sizeof(float)); }
+  static uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+  uint64_t result_bytes() const { return rounded(groups * n * columns * sizeof(float)); }
   int64_t windows_of_band() const { return int64_t{band} * grid.w.count; }
-  size_t offsets_bytes() const { return rounded((n + windows_of_band()) * sizeof(int64_t)); }
-  size_t copy_bytes() const {
+  uint64_t offsets_bytes() const { return rounded((n + windows_of_band()) * sizeof(int64_t)); }
+  uint64_t copy_bytes() const {
     return lines.copied ? rounded(lines.count(band, grid.h.size) * lines.line * sizeof(float)) : 0;
   }
-  size_t last_bytes() const {
+  uint64_t last_bytes() const {
     return !Tile::kAnyColumns && m < columns ? windows_of_band() * kColumns * sizeof(float) : 0;
   }
 
@@ -248,7 +248,7 @@ Status gemm_conv2d_dw(const Call<conv2d_dw_attrs>& call) {
   return bands.fits() ? bands.run(call.context) : WeightProduct<Tile>(call).run(call.context);
 }
 template <class Tile>
-size_t gemm_conv2d_dw_scratch(const Call<conv2d_dw_attrs>& call) {
+uint64_t gemm_conv2d_dw_scratch(const Call<conv2d_dw_attrs>& call) {
   const WeightBands<Tile> bands(call);
   const WeightProduct<Tile> product(call);
   return bands.parts * (bands.fits() ? bands.piece_bytes() : product.piece_bytes());

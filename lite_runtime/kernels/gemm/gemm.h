@@ -25,7 +25,7 @@ struct Gemm {
   static constexpr int kWidth = 512 / kColumns * kColumns;
 
   // Bytes of scratch for packed B.
-  static size_t scratch_bytes(int64_t n, int64_t k) {
+  static uint64_t scratch_bytes(int64_t n, int64_t k) {
     const int64_t whole = n / kColumns * kColumns, width = whole + panel_width<Tile>(n - whole);
     return static_cast<size_t>(std::min<int64_t>(width, kWidth) * std::min<int64_t>(k, kDepth)) * sizeof(float);
   }

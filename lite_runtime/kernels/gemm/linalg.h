@@ -30,7 +30,7 @@ struct BatchProduct {
   // Small products are shared whole, in parts of which each has scratch of its own; large ones share their rows.
   int64_t parts() const { return products > 1 && cost() < kShared ? std::min<int64_t>(products, 8) : 1; }
   template <class Tile>
-  size_t scratch_bytes() const {
+  uint64_t scratch_bytes() const {
     return (Gemm<Tile>::scratch_bytes(n, k) + 63) / 64 * 64;
   }
 
@@ -86,7 +86,7 @@ Status gemm_matmul(const Call<matmul_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
+uint64_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
   const BatchProduct one(call);
   return one.parts() * one.scratch_bytes<Tile>();
 }
@@ -108,7 +108,7 @@ Status gemm_linear(const Call<linear_attrs>& call) {
   return Status::kOk;
 }
 template <class Tile>
-size_t gemm_linear_scratch(const Call<linear_attrs>& call) {
+uint64_t gemm_linear_scratch(const Call<linear_attrs>& call) {
   return Gemm<Tile>::scratch_bytes(call.in[1].dim(0), call.in[1].dim(1));
 }
 

@@ -58,13 +58,13 @@ void for_examples(const Context& context, int64_t n, int64_t cost, const Body& b
 
 // Scratch of a forward pass: packed w^T [h, gates h] and the products [n, gates h].
 template <class Tile>
-size_t recurrent_scratch(int64_t n, int64_t gates, int64_t h) {
-  return static_cast<size_t>(StepProduct<Tile>::scratch_floats(h, gates * h) + n * gates * h) * sizeof(float);
+uint64_t recurrent_scratch(int64_t n, int64_t gates, int64_t h) {
+  return static_cast<uint64_t>(StepProduct<Tile>::scratch_floats(h, gates * h) + n * gates * h) * sizeof(float);
 }
 // Scratch of a backward pass: packed w [gates h, h], and `extra` rows [n, gates h].
 template <class Tile>
-size_t recurrent_dx_scratch(int64_t n, int64_t gates, int64_t h, int64_t extra) {
-  return static_cast<size_t>(StepProduct<Tile>::scratch_floats(gates * h, h) + extra * n * gates * h) * sizeof(float);
+uint64_t recurrent_dx_scratch(int64_t n, int64_t gates, int64_t h, int64_t extra) {
+  return static_cast<uint64_t>(StepProduct<Tile>::scratch_floats(gates * h, h) + extra * n * gates * h) * sizeof(float);
 }
 
 template <class Tile>

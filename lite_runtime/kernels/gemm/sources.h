@@ -137,6 +137,6 @@ struct PackedB {
 template <class B>
 constexpr bool kIsPacked = false;
 template <>
-constexpr bool kIsPacked<PackedB> = true;
+inline constexpr bool kIsPacked<PackedB> = true;
 
 }  // namespace lite

@@ -55,10 +55,10 @@ class Conv {
     }
   }
 
-  size_t prepared_size() const {
+  uint64_t prepared_size() const {
     return sizeof(LayerHeader) + bytes_of({layer_.groups, blocks_.vectors, vector_bytes_});
   }
-  size_t scratch_size(const void* prepared) const { return (prepared != nullptr ? 0 : prepared_size()) + x_bytes_; }
+  uint64_t scratch_size(const void* prepared) const { return (prepared != nullptr ? 0 : prepared_size()) + x_bytes_; }
 
   template <typename Attrs>
   void prepare(const Call<Attrs>& call, void* to) const {
@@ -181,12 +181,12 @@ class Conv {
   const Layer layer_;
   const Image<Isa> image_;
   const Pieces pieces_;
-  const Blocks blocks_;                  // of a group
-  int64_t vector_bytes_;                 // packed, of a vector of results
-  int64_t rows_;                         // that a task takes at a time
-  int64_t grain_, chunks_;               // positions of a task, and how many such parts there are
-  int64_t parts_;                        // the results are cut into, for a task each
-  size_t task_bytes_ = 0, x_bytes_ = 0;  // of a task's rows, and of all or of the image
+  const Blocks blocks_;                    // of a group
+  int64_t vector_bytes_;                   // packed, of a vector of results
+  int64_t rows_;                           // that a task takes at a time
+  int64_t grain_, chunks_;                 // positions of a task, and how many such parts there are
+  int64_t parts_;                          // the results are cut into, for a task each
+  uint64_t task_bytes_ = 0, x_bytes_ = 0;  // of a task's rows, and of all or of the image
 };
 
 }  // namespace lite

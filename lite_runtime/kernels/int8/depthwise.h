@@ -46,8 +46,8 @@ class Depthwise {
         {std::max<int64_t>(span_, 0), groups_, blocks_.size(0) * kNumbers, static_cast<int64_t>(sizeof(Column))});
   }
 
-  size_t prepared_size() const { return sizeof(LayerHeader) + bytes_of({blocks_.vectors, vector_bytes_}); }
-  size_t scratch_size(const void* prepared) const {
+  uint64_t prepared_size() const { return sizeof(LayerHeader) + bytes_of({blocks_.vectors, vector_bytes_}); }
+  uint64_t scratch_size(const void* prepared) const {
     const int64_t tasks = divide_up(layer_.images * divide_up(layer_.rows, together_), grain_);
     return (prepared != nullptr ? 0 : prepared_size()) + bytes_of({tasks, static_cast<int64_t>(task_bytes_)});
   }
@@ -173,7 +173,7 @@ class Depthwise {
   int64_t places_;        // packed weights of a vector of channels, for one line
   int64_t vector_bytes_;  // packed, of a vector of channels
   int64_t grain_;         // bands of lines of a task
-  size_t task_bytes_;
+  uint64_t task_bytes_;
 };
 
 }  // namespace lite

@@ -63,13 +63,13 @@ inline int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 inline int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 
 // A product of sizes, which saturates where it is absurd, so that the plan of memory refuses it.
-inline size_t bytes_of(std::initializer_list<int64_t> sizes) {
+inline uint64_t bytes_of(std::initializer_list<int64_t> sizes) {
   constexpr int64_t kMost = int64_t{1} << 59;
   int64_t n = 1;
   for (int64_t size : sizes) {
     if (__builtin_mul_overflow(n, size, &n) || n > kMost) n = kMost;
   }
-  return static_cast<size_t>(round_up(n, 64));
+  return static_cast<uint64_t>(round_up(n, 64));
 }
 
 // Results in blocks of one to `most` vectors: as even as can be, or all but the last as large as can be. Result number

@@ -28,7 +28,7 @@ class MaxPool {
     task_bytes_ = static_cast<int64_t>(bytes_of({line_ + I::kBytes}));
   }
 
-  size_t scratch_size() const { return bytes_of({divide_up(int64_t{at_.n} * at_.h.count, grain_), task_bytes_}); }
+  uint64_t scratch_size() const { return bytes_of({divide_up(int64_t{at_.n} * at_.h.count, grain_), task_bytes_}); }
 
   Status run() const {
     const int64_t lines = int64_t{at_.n} * at_.h.count;

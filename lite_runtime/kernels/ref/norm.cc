@@ -44,6 +44,66 @@ Status for_lines(const Call<Attrs>& call, Body body) {
   return Status::kOk;
 }
 
+// batch_norm_train with its result limited to [low, high].
+template <typename Attrs>
+Status normalise_batch(const Call<Attrs>& call, float low, float high) {
+  const float *x = call.in[0].f32(), *scale = call.in[1].f32(), *bias = call.in[2].f32();
+  float *y = call.y().f32(), *means = call.out[1].f32(), *variances = call.out[2].f32();
+  const int64_t rows = rows_of(call.y()), channels = call.y().dim(-1);
+  for (int64_t c = 0; c < channels; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < rows; ++i) sum += x[i * channels + c];
+    const float mean = static_cast<float>(sum / rows);
+    for (int64_t i = 0; i < rows; ++i) {
+      const float centred = x[i * channels + c] - mean;
+      squares += centred * centred;
+    }
+    means[c] = mean;
+    variances[c] = static_cast<float>(squares / rows);
+    const float r = scale[c] / std::sqrt(variances[c] + call.attrs.epsilon);
+    for (int64_t i = c; i < rows * channels; i += channels) {
+      y[i] = std::min(std::max((x[i] - mean) * r + bias[c], low), high);
+    }
+  }
+  return Status::kOk;
+}
+
+template <typename Attrs>
+bool check_batch_dx(const Call<Attrs>& call, int inputs) {
+  if (!has_inputs(call, inputs, inputs, DType::f32, 3)) return false;
+  const Tensor& x = call.in[1];
+  if (x.rank() < 1 || call.in[0].shape != x.shape || call.y().shape != x.shape) return false;
+  for (int i = 2; i < inputs; ++i) {
+    if (!is_vector(call.in[i], x.dim(-1))) return false;
+  }
+  return is_vector(call.out[1], x.dim(-1)) && is_vector(call.out[2], x.dim(-1));
+}
+
+// The gradients of batch norm's inputs, from passed(g, channel, x - mean).
+template <typename Attrs, typename Passed>
+Status batch_dx(const Call<Attrs>& call, Passed passed) {
+  const float *g = call.in[0].f32(), *x = call.in[1].f32(), *scale = call.in[2].f32();
+  const float *mean = call.in[3].f32(), *variance = call.in[4].f32();
+  const int64_t rows = rows_of(call.y()), channels = call.y().dim(-1);
+  for (int64_t c = 0; c < channels; ++c) {
+    const float r = 1.0f / std::sqrt(variance[c] + call.attrs.epsilon);
+    double along = 0, sum = 0;
+    for (int64_t i = c; i < rows * channels; i += channels) {
+      const float grad = passed(g[i], c, x[i] - mean[c]);
+      along += grad * (x[i] - mean[c]) * r;
+      sum += grad;
+    }
+    call.out[1].f32()[c] = static_cast<float>(along);
+    call.out[2].f32()[c] = static_cast<float>(sum);
+    const float mean_along = static_cast<float>(along / rows), mean_g = static_cast<float>(sum / rows);
+    for (int64_t i = c; i < rows * channels; i += channels) {
+      const float centred = x[i] - mean[c];
+      call.y().f32()[i] = scale[c] * r * (passed(g[i], c, centred) - mean_g - centred * r * mean_along);
+    }
+  }
+  return Status::kOk;
+}
+
 float max_of(const float* x, int64_t n, int64_t stride) {
   float best = -INFINITY;
   for (int64_t i = 0; i < n; ++i) best = std::max(best, x[i * stride]);
@@ -68,54 +128,23 @@ KERNEL(batch_norm, f32, ref) {
 }
 
 CHECK(batch_norm_train) { return check_features(call, 3, 3); }
-KERNEL(batch_norm_train, f32, ref) {
-  const float *x = call.in[0].f32(), *scale = call.in[1].f32(), *bias = call.in[2].f32();
-  float *y = call.y().f32(), *means = call.out[1].f32(), *variances = call.out[2].f32();
-  const int64_t rows = rows_of(call.y()), channels = call.y().dim(-1);
-  for (int64_t c = 0; c < channels; ++c) {
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < rows; ++i) sum += x[i * channels + c];
-    const float mean = static_cast<float>(sum / rows);
-    for (int64_t i = 0; i < rows; ++i) {
-      const float centred = x[i * channels + c] - mean;
-      squares += centred * centred;
-    }
-    means[c] = mean;
-    variances[c] = static_cast<float>(squares / rows);
-    const float r = scale[c] / std::sqrt(variances[c] + call.attrs.epsilon);
-    for (int64_t i = 0; i < rows; ++i) y[i * channels + c] = (x[i * channels + c] - mean) * r + bias[c];
-  }
-  return Status::kOk;
+KERNEL(batch_norm_train, f32, ref) { return normalise_batch(call, -INFINITY, INFINITY); }
+
+CHECK(batch_norm_relu) { return check_features(call, 3, 3); }
+KERNEL(batch_norm_relu, f32, ref) { return normalise_batch(call, 0.0f, call.attrs.limit); }
+
+CHECK(batch_norm_train_dx) { return check_batch_dx(call, 5); }
+KERNEL(batch_norm_train_dx, f32, ref) {
+  return batch_dx(call, [](float g, int64_t, float) { return g; });
 }
 
-CHECK(batch_norm_train_dx) {
-  if (!has_inputs(call, 5, 5, DType::f32, 3)) return false;
-  const Tensor& x = call.in[1];
-  if (x.rank() < 1 || call.in[0].shape != x.shape || call.y().shape != x.shape) return false;
-  for (const Tensor& t : {call.in[2], call.in[3], call.in[4], call.out[1], call.out[2]}) {
-    if (!is_vector(t, x.dim(-1))) return false;
-  }
-  return true;
-}
-KERNEL(batch_norm_train_dx, f32, ref) {
-  const float *g = call.in[0].f32(), *x = call.in[1].f32(), *scale = call.in[2].f32();
-  const float *mean = call.in[3].f32(), *variance = call.in[4].f32();
-  const int64_t rows = rows_of(call.y()), channels = call.y().dim(-1);
-  for (int64_t c = 0; c < channels; ++c) {
-    const float r = 1.0f / std::sqrt(variance[c] + call.attrs.epsilon);
-    double along = 0, sum = 0;
-    for (int64_t i = c; i < rows * channels; i += channels) {
-      along += g[i] * (x[i] - mean[c]) * r;
-      sum += g[i];
-    }
-    call.out[1].f32()[c] = static_cast<float>(along);
-    call.out[2].f32()[c] = static_cast<float>(sum);
-    const float mean_along = static_cast<float>(along / rows), mean_g = static_cast<float>(sum / rows);
-    for (int64_t i = c; i < rows * channels; i += channels) {
-      call.y().f32()[i] = scale[c] * r * (g[i] - mean_g - (x[i] - mean[c]) * r * mean_along);
-    }
-  }
-  return Status::kOk;
+CHECK(batch_norm_relu_dx) { return check_batch_dx(call, 6); }
+KERNEL(batch_norm_relu_dx, f32, ref) {
+  const float *scale = call.in[2].f32(), *variance = call.in[4].f32(), *bias = call.in[5].f32();
+  return batch_dx(call, [&](float g, int64_t c, float centred) {
+    const float forward = centred * (scale[c] / std::sqrt(variance[c] + call.attrs.epsilon)) + bias[c];
+    return forward > 0.0f && forward < call.attrs.limit ? g : 0.0f;
+  });
 }
 
 CHECK(layer_norm) { return check_features(call, 3); }

@@ -12,6 +12,8 @@
 
 namespace lite {
 
+constexpr float kNoLimit = std::numeric_limits<float>::infinity();
+
 // body(row) for rows of `width` elements.
 template <typename Body>
 void for_rows(ThreadPool* pool, int64_t rows, int64_t width, int64_t operations, Body body) {
@@ -107,9 +109,9 @@ inline void join_moments(int64_t count, typename Isa::V more_mean, typename Isa:
   Isa::store(squares, Isa::load(squares, lanes) + more_squares + between, lanes);
 }
 
-// Scratch: one number a feature, then two for every part.
-template <class Isa>
-Status vector_batch_norm_train(const Call<batch_norm_train_attrs>& call) {
+// y limited to [low, high]. Scratch: one number a feature, then two for every part.
+template <class Isa, typename Attrs>
+Status vector_batch_norm_train(const Call<Attrs>& call, float low, float high) {
   using V = typename Isa::V;
   const RowParts parts(call.y());
   const int64_t n = parts.n;
@@ -143,35 +145,48 @@ Status vector_batch_norm_train(const Call<batch_norm_train_attrs>& call) {
     by_features<Isa>(begin, end, n, 2, [&](int64_t first, int64_t last, int64_t i, int lanes) {
       const V centre = Isa::load(mean + i, lanes), a = Isa::load(slope + i, lanes), b = Isa::load(bias + i, lanes);
       for (int64_t row = first; row < last; ++row) {
-        Isa::store(y + row * n + i, Isa::fma(Isa::load(x + row * n + i, lanes) - centre, a, b), lanes);
+        const V normalised = Isa::fma(Isa::load(x + row * n + i, lanes) - centre, a, b);
+        Isa::store(y + row * n + i, vlimit<Isa>(normalised, low, high), lanes);
       }
     });
   });
   return Status::kOk;
 }
-inline size_t batch_norm_train_scratch(const Call<batch_norm_train_attrs>& call) {
+template <typename Attrs>
+uint64_t batch_norm_train_scratch(const Call<Attrs>& call) {
   const RowParts parts(call.y());
-  return static_cast<size_t>((1 + 2 * parts.parts) * parts.n) * sizeof(float);
+  return static_cast<uint64_t>((1 + 2 * parts.parts) * parts.n) * sizeof(float);
 }
 
+// Where the forward pass limited y to [0, high], the gradient passes inside alone; input 5 is the bias then.
 // Scratch: 3 numbers a feature, then two for every part; dx = slope g - level - (x - mean) tilt.
-template <class Isa>
-Status vector_batch_norm_train_dx(const Call<batch_norm_train_dx_attrs>& call) {
+template <class Isa, bool kLimited, typename Attrs>
+Status vector_batch_norm_train_dx(const Call<Attrs>& call, float high) {
   using V = typename Isa::V;
   const RowParts parts(call.y());
   const int64_t n = parts.n;
   const float *g = call.in[0].f32(), *x = call.in[1].f32(), *mean = call.in[3].f32();
   float *slope = static_cast<float*>(call.context.scratch), *level = slope + n, *tilt = level + n, *sums = tilt + n;
   float* y = call.y().f32();
+  const float* bias = kLimited ? call.in[5].f32() : mean;  // one that is there: without limits nobody looks at it
+  slope_of<Isa>(call.in[2].f32(), call.in[4].f32(), call.attrs.epsilon, n, slope);
+  const auto passed = [high](V grad, V centred, V a, V b) {
+    if constexpr (kLimited) {
+      const V forward = Isa::fma(centred, a, b);
+      return Isa::both(Isa::both(Isa::below(Isa::all(0.0f), forward), Isa::below(forward, Isa::all(high))), grad);
+    } else {
+      return grad;
+    }
+  };
   std::fill_n(sums, 2 * n * parts.parts, 0.0f);
   parts.for_each(call.context.pool, 4, [&](int64_t part, int64_t begin, int64_t end) {
     float *sum = sums + 2 * n * part, *along = sum + n;
     by_features<Isa>(begin, end, n, 2, [&](int64_t first, int64_t last, int64_t i, int lanes) {
-      const V centre = Isa::load(mean + i, lanes);
-      const auto at = [&](int64_t row) { return Isa::load(g + row * n + i, lanes); };
+      const V centre = Isa::load(mean + i, lanes), a = Isa::load(slope + i, lanes), b = Isa::load(bias + i, lanes);
+      const auto centred = [&](int64_t row) { return Isa::load(x + row * n + i, lanes) - centre; };
+      const auto at = [&](int64_t row) { return passed(Isa::load(g + row * n + i, lanes), centred(row), a, b); };
       Isa::store(sum + i, Isa::load(sum + i, lanes) + sum_rows<Isa>(first, last, at), lanes);
-      const V turned = sum_rows<Isa>(
-          first, last, [&](int64_t row) { return at(row) * (Isa::load(x + row * n + i, lanes) - centre); });
+      const V turned = sum_rows<Isa>(first, last, [&](int64_t row) { return at(row) * centred(row); });
       Isa::store(along + i, Isa::load(along + i, lanes) + turned, lanes);
     });
   });
@@ -183,29 +198,30 @@ Status vector_batch_norm_train_dx(const Call<batch_norm_train_dx_attrs>& call) {
     }
     const V count = Isa::all(static_cast<float>(parts.rows));
     const V r = Isa::all(1.0f) / Isa::sqrt(Isa::load(call.in[4].f32() + i, lanes) + Isa::all(call.attrs.epsilon));
-    const V a = Isa::load(call.in[2].f32() + i, lanes) * r;
+    const V a = Isa::load(slope + i, lanes);
     along = along * r;
     Isa::store(call.out[1].f32() + i, along, lanes);
     Isa::store(call.out[2].f32() + i, sum, lanes);
-    Isa::store(slope + i, a, lanes);
     Isa::store(level + i, a * sum / count, lanes);
     Isa::store(tilt + i, a * r * along / count, lanes);
   });
   parts.for_each(call.context.pool, 5, [&](int64_t, int64_t begin, int64_t end) {
     by_features<Isa>(begin, end, n, 3, [&](int64_t first, int64_t last, int64_t i, int lanes) {
-      const V centre = Isa::load(mean + i, lanes), a = Isa::load(slope + i, lanes);
-      const V b = Isa::load(level + i, lanes), c = Isa::load(tilt + i, lanes);
+      const V centre = Isa::load(mean + i, lanes), a = Isa::load(slope + i, lanes), b = Isa::load(bias + i, lanes);
+      const V c = Isa::load(level + i, lanes), d = Isa::load(tilt + i, lanes);
       for (int64_t row = first; row < last; ++row) {
-        const V straight = Isa::load(g + row * n + i, lanes) * a - b;
-        Isa::store(y + row * n + i, straight - (Isa::load(x + row * n + i, lanes) - centre) * c, lanes);
+        const V centred = Isa::load(x + row * n + i, lanes) - centre;
+        const V straight = passed(Isa::load(g + row * n + i, lanes), centred, a, b) * a - c;
+        Isa::store(y + row * n + i, straight - centred * d, lanes);
       }
     });
   });
   return Status::kOk;
 }
-inline size_t batch_norm_train_dx_scratch(const Call<batch_norm_train_dx_attrs>& call) {
+template <typename Attrs>
+uint64_t batch_norm_train_dx_scratch(const Call<Attrs>& call) {
   const RowParts parts(call.y());
-  return static_cast<size_t>((3 + 2 * parts.parts) * parts.n) * sizeof(float);
+  return static_cast<uint64_t>((3 + 2 * parts.parts) * parts.n) * sizeof(float);
 }
 
 // The sum of f(x) over a row; lanes behind its end do not count.

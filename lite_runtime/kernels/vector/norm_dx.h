@@ -61,8 +61,8 @@ Status vector_layer_norm_dx(const Call<layer_norm_dx_attrs>& call) {
   return Status::kOk;
 }
 
-inline size_t layer_norm_dx_scratch(const Call<layer_norm_dx_attrs>& call) {
-  return static_cast<size_t>(call.y().dim(-1)) * 2 * kMostBlocks * sizeof(float);
+inline uint64_t layer_norm_dx_scratch(const Call<layer_norm_dx_attrs>& call) {
+  return static_cast<uint64_t>(call.y().dim(-1)) * 2 * kMostBlocks * sizeof(float);
 }
 
 // Over the last axis.

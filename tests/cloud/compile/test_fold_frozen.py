@@ -60,7 +60,7 @@ def test_batch_norm_of_what_is_frozen_is_gone_and_that_of_what_trains_stays() ->
     assert {name: norms(g) for name, g in folded.items()} == {
         "infer": ["batch_norm"],
         "loss": ["batch_norm"],
-        "train": ["batch_norm_train", "batch_norm_train_dx"],
+        "train": ["batch_norm_relu", "batch_norm_relu_dx"],
     }
 
 

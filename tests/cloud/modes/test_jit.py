@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -233,3 +234,31 @@ def test_a_compiled_function_with_loops_that_data_end_is_part_of_another_trace()
     compiled = jit(root)
     assert grad(compiled)(np.float64(4.0)) == pytest.approx(0.25)
     assert jit(lambda a: compiled(a) * 2)(np.float64(4.0)) == pytest.approx(4)
+
+
+@dataclass
+class State:
+    place: Any
+    speed: Any
+    name: str = "a"
+
+
+@dataclass(frozen=True)
+class Setting:
+    scale: float
+    kind: str
+
+
+def test_dataclasses_are_structures_of_data_or_settings() -> None:
+    compiled = jit(lambda s, k: State(s.place + s.speed * k.scale, s.speed, s.name + k.kind))
+    now = compiled(State(ones(2), ones(2)), Setting(0.5, "b"))
+    assert isinstance(now, State)
+    assert now.name == "ab"
+    np.testing.assert_array_equal(now.place, [1.5, 1.5])
+    compiled(State(ones(2), ones(2)), Setting(0.5, "b"))
+    assert compiled.compilations == 1
+    compiled(State(ones(2), ones(2)), Setting(0.25, "b"))
+    assert compiled.compilations == 2
+    g = grad(lambda s: np.sum(s.place * s.speed))(State(ones(2), 2 * ones(2)))
+    np.testing.assert_array_equal(g.place, [2, 2])
+    np.testing.assert_array_equal(g.speed, [1, 1])

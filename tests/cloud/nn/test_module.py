@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import grad, models, nn, ops
+from cloud import grad, models, modes, nn, ops
 from cloud.tracing import tracing
 from cloud.train.graphs import inference_graph
 from ir.dtype import DType
@@ -277,3 +277,19 @@ def test_a_node_says_which_module_made_it_and_on_which_line() -> None:
     assert all(line.startswith("test_module.py:") for line in lines)
     with tracing():  # a module that is called by itself has no path
         assert Block()(Value((1, 8, 8, 2))).node.source == lines[1]
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+def test_weights_get_gradients_also_where_the_data_are_no_arguments(mode: str) -> None:
+    net = nn.Sequential(nn.Linear(3, 4, rng=rng()), nn.Tanh(), nn.Linear(4, 1, rng=rng()))
+    x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+
+    def loss(x: Any) -> Any:
+        return ops.reduce_mean(net(x) * net(x), axes=(0, 1))
+
+    with modes.using(mode=mode):
+        given, closed_over = grad(loss, net)(x), grad(lambda: loss(x), net)()
+    for name, g in given.items():
+        assert np.abs(g).max() > 0
+        np.testing.assert_allclose(closed_over[name], g, rtol=1e-6)
+    assert isinstance(net(x), np.ndarray)

@@ -14,12 +14,16 @@ int main(int argc, char** argv) {
   lite::Session session = lite::Session::open(argv[1]);
   if (!session) return fail(session);
   const std::vector<float> x = {1, 0, 0, 1, 1, 1, 2, 1}, target = {3, -1, 2, 5}, lr = {0.1f};
-  for (int step = 0; step < 200; ++step) {
-    if (!session.set_input("x", x, {4, 2}, "train") || !session.set_input("target", target, {4}, "train") ||
-        !session.set_input("lr", lr, {}, "train") || !session.run("train")) {
-      return fail(session);
-    }
-  }
+  const auto feed = [&](int64_t) {
+    return session.set_input("x", x, {4, 2}, "train") && session.set_input("target", target, {4}, "train") &&
+           session.set_input("lr", lr, {}, "train");
+  };
+  std::vector<float> losses;
+  if (!session.train(100, feed, &losses) || losses.size() != 100 || losses[99] >= losses[0]) return fail(session);
+  if (!session.train(1000, [&](int64_t step) { return step < 99 && feed(step); }, &losses)) return fail(session);
+  if (losses.size() != 99) return 3;  // it ended where there was no more
+  if (session.train(2, [&](int64_t) { return session.set_input("x", x, {3, 2}, "train"); })) return 3;  // no such shape
+  if (!feed(0) || !session.run("train")) return fail(session);
   const auto loss = session.output<float>("loss", "train");
   if (loss.empty()) return fail(session);
   if (!session.save(argv[2])) return fail(session);

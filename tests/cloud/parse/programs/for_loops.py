@@ -269,3 +269,25 @@ def fibonacci_of_values(v):
     for _ in range(6):
         a, b = b, a + b * 0.5
     return b
+
+
+@program(1.3)
+def lists_copied_in_a_turn(x):
+    base, rows, total = [1.0, 2.0], {"a": [0.5, x]}, 0.0
+    while total < 20:
+        mine = base.copy()
+        mine[0] = x * 2
+        largest = max(rows.values(), key=len)
+        total = total + mine[0] * mine[1] + largest[1]
+    return total
+
+
+@program(1.3, -1.3)
+def a_list_that_is_found_in_a_dict(x):
+    held = {"a": [1.0], "b": [2.0]}
+    if x > 0:
+        found = held.get("a")
+        found[0] = x * 2
+    else:
+        held["b"][0] = x
+    return held["a"][0] * held["b"][0]

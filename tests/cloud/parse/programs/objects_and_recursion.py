@@ -11,6 +11,8 @@ from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tests.cloud.parse.programs.table import program
 
 Point = namedtuple("Point", "x y")
@@ -331,3 +333,24 @@ def patterns_of_dicts_and_lists(x):
             return a + 1
         case {"kind": "mul", "a": a, "more": [b, *rest], **others}:
             return a * b * sum(rest) * (len(others) + 1)
+
+
+@dataclasses.dataclass
+class Grid:
+    cells: object
+
+    def put(self, i, x):
+        self.cells[i] = x
+
+
+@program(1.3)
+def a_method_that_sets_an_item_of_its_object(x):
+    grid = Grid(np.zeros(3) + x)
+    same, rows = grid, [np.zeros(2), np.ones(2) * x]
+
+    def fill(rows):
+        rows[1][0] = x * 3
+
+    grid.put(1, x * x)
+    fill(rows)
+    return same.cells.sum() + rows[1].prod()

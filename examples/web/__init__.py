@@ -1,0 +1,1 @@
+"""A page that knows handwritten digits and learns those of whoever draws on it."""
