@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from cloud.reference_source import definitions, expression
+from cloud.emit.operators import definitions, expression
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Node, Value, shape_text
 from ir.walk import functions, walk

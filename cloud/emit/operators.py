@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cloud import formula_source as formula
+from cloud.emit import formulas
 from ir.dtype import DType
 from ir.graph import Node, Value
 from ir.op import Op
@@ -46,8 +46,8 @@ def definitions(nodes: Iterable[Node]) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in nodes:
         if node.op.name == "formula":
-            found |= definitions(formula.operators_in(node))
-            found[formula.name_of(node)] = formula.definition(node, expression)
+            found |= definitions(formulas.operators_in(node))
+            found[formulas.name_of(node)] = formulas.definition(node, expression)
         for n in filter(None, (node, _activation(node))):
             if n.op.name not in CONTROL and not _is_plain(n) and _template(n.op) is None:
                 _define(n.op.name, n.op, found)
@@ -128,7 +128,7 @@ def _matmul(node: Node, args: Sequence[str]) -> str:
 _PLAIN: dict[str, Callable[[Node, Sequence[str]], str]] = {
     "slice": _slices,
     "matmul": _matmul,
-    "formula": formula.call,
+    "formula": formulas.call,
     "cast": lambda node, args: f"{args[0]}.astype({attribute(node.attrs['to'])})",
 }
 
