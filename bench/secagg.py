@@ -114,6 +114,11 @@ def measure(clients: int, length: int, dropped: int) -> dict[str, Any]:
         reveals.receive(i, done.message)
     total = watch.time("server: unmask", reveals.close)
     exact = np.array_equal(total.words.astype(np.uint64), plain % 2**params.ring_bits)
+    return figures_of(watch, clients, length, vector_size) | {"exact": bool(exact)}
+
+
+def figures_of(watch: Stopwatch, clients: int, length: int, vector_size: int) -> dict[str, Any]:
+    """What is printed: a client's and the server's milliseconds, bytes, memory."""
     protocol = ("advertise", "share", "mask", "agree", "reveal")
     figures: dict[str, Any] = {f"client: {n}, ms": watch.each_ms(n) for n in protocol}
     figures["client: encode (in mask), ms"] = watch.each_ms("encode")
@@ -126,7 +131,6 @@ def measure(clients: int, length: int, dropped: int) -> dict[str, Any]:
     figures["plain float32, bytes"] = 4 * length
     figures["ratio up"] = (vector_size + 276 + 148 * (clients - 1)) / (4 * length)
     figures["peak memory, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    figures["exact"] = bool(exact)
     return figures
 
 

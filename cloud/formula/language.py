@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from typing import Any, NoReturn
 
 from cloud.formula.affine import Affine, Element, Within
@@ -24,7 +25,7 @@ class FormulaError(IrError, ValueError):
     """A formula that is not understood, or that does not fit the tensors that it is given."""
 
 
-class Expressions:
+class Expressions(ABC):
     """Reads expressions, given what names stand for.
 
     A value is a whole number that indices move (`Affine`), a truth value or a number.
@@ -41,13 +42,13 @@ class Expressions:
         line = self.lines[node.lineno - 1].strip() if node.lineno <= len(self.lines) else ""
         raise FormulaError(f"formula, line {node.lineno}: {what}, in `{line}`")
 
+    @abstractmethod
     def reduction(self, e: ast.Call) -> Any:
         """A reduction inside of an expression; None: the call is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gathered(self, table: str, axis: int, indices: Element) -> str:
         """The name of a tensor: a table's rows along an axis for all of some indices."""
-        raise NotImplementedError
 
     def value(self, e: ast.expr) -> Any:
         match e:
