@@ -50,7 +50,7 @@ class custom_gradient:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(x, Value) for x in leaves((args, kwargs))):
-            y = self.f(*args, **kwargs)[0]
+            y = _call(self.f, *args, **kwargs)[0]
             made = next((v for v in leaves(y) if isinstance(v, Value)), None)
             if made is None:
                 return y
@@ -224,10 +224,12 @@ def _shown(g: Value) -> Value:
 
 
 def _constant(x: Any, like: Value) -> Any:
-    """A float or an array of floats as a constant; a number of Python in the type of `like`."""
+    """A float or an array of floats as a constant, in eager mode as a tensor; a number of Python in
+    the type of `like`."""
     if not is_float(x):
         return x
-    return Constant(np.asarray(x, None if hasattr(x, "dtype") else like.dtype.numpy))
+    kind = eager.Tensor if modes.mode() == "eager" else Constant
+    return kind(np.asarray(x, None if hasattr(x, "dtype") else like.dtype.numpy))
 
 
 def _gradients(found: Any) -> tuple[Any, dict[Weight, Any]]:

@@ -59,7 +59,7 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
 
         kwargs = _with_defaults(f, args, kwargs, numbers_in(wrt))
         y, *g = transform(f, args, kwargs, build, numbers_in(wrt))
-        return y, packed(shape[0], iter(g))
+        return y, packed(shape[0], map(_signless_zeros, g))
 
     return _named(both, f, "value_and_grad")
 
@@ -94,7 +94,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[
 
         found = transform(pulled, (*primals, *cotangents), {}, build)
         trees = (x for x in inputs if any(isinstance(v, Value) for v in leaves(x)))
-        return tuple(packed(tuple(trees), iter(found)))
+        return tuple(packed(tuple(trees), map(_signless_zeros, found)))
 
     return packed(form[0], iter(out)), pull
 
@@ -204,6 +204,12 @@ def _fitted(what: str, of: str, given: Sequence[Any], values: Sequence[Any]) -> 
             raise ShapeError(f"{what} {i} {shapes}, the shape of the {of}")
         found.append(g if g.dtype is v.dtype else OPS["cast"](g, to=v.dtype))
     return found
+
+
+def _signless_zeros(g: Any) -> Any:
+    """A gradient with 0 in the place of -0. Whether a sum of nothing is 0 or -0 depends on how the
+    program runs: a loop of the graph starts it as 0, eager mode with its first part."""
+    return g if isinstance(g, Value) else g + g.dtype.type(0)
 
 
 def _values(tree: Any) -> list[Value]:

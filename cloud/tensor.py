@@ -12,7 +12,7 @@ from cloud.parse.machine import Machine
 from cloud.parse.table import TABLE
 from cloud.parse.values import METHODS, OWN_METHODS, SIZES
 from ir.dtype import DType
-from ir.graph import Array, Constant, Value
+from ir.graph import Array, Constant, Value, Weight
 from ir.op import OPS
 from ir.ops.shaping import resolved_shape
 
@@ -25,7 +25,54 @@ class NeedsTrace(TypeError):
     """What tensors cannot answer without losing the gradient. The function is traced instead."""
 
 
-class Tensor(Constant):
+class ArrayLike(Value):
+    """Operators, methods and indices of arrays, with the front end's meaning, applied at once."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Value]:
+        return (self[i] for i in range(self.shape[0]))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            raise NeedsTrace(f"{ufunc.__name__}.{method} of a tensor: want a plain call")
+        return self.__array_function__(ufunc, (), args, kwargs)
+
+    def __array_function__(self, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        m = machine(self)
+        if f not in TABLE:
+            raise NeedsTrace(f"{f.__name__} of a tensor: want one of cloud.ops")
+        return TABLE[f](m, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LIKE_ARRAYS:
+            raise AttributeError(f"a tensor has no attribute {name!r}; operators are in cloud.ops")
+        return machine(self).attribute_of_value(self, name)
+
+    def __getitem__(self, key: Any) -> Value:
+        y: Value = machine(self).index(self, key)
+        return y
+
+    def __abs__(self) -> Any:
+        return self.__array_function__(np.abs, (), (self,), {})
+
+    def __neg__(self) -> Any:
+        return machine(self).unary(ast.USub, self)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+    def __pos__(self) -> Value:
+        return self
+
+    def __invert__(self) -> Any:
+        return machine(self).unary(ast.Invert, self)
+
+
+class Tensor(ArrayLike, Constant):
     """A value with elements. Whatever Python asks of a number or an array, it can answer: so `if`,
     `while`, `print`, a breakpoint see real numbers.
 
@@ -62,9 +109,6 @@ class Tensor(Constant):
     def __len__(self) -> int:
         return len(self.data)
 
-    def __iter__(self) -> Iterator[Value]:
-        return (self[i] for i in range(len(self.data)))
-
     def __float__(self) -> float:
         self._must_not_be_watched("float()", "use cloud.ops or numpy on it; x.item() is its number")
         return float(self.data)
@@ -72,26 +116,6 @@ class Tensor(Constant):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         self._must_not_be_watched("an array", "x.numpy() has its elements")
         return np.asarray(self.data, dtype)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-        if method != "__call__":
-            raise NeedsTrace(f"{ufunc.__name__}.{method} of a tensor: want a plain call")
-        return self.__array_function__(ufunc, (), args, kwargs)
-
-    def __array_function__(self, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        m = machine(self)
-        if f not in TABLE:
-            raise NeedsTrace(f"{f.__name__} of a tensor: want one of cloud.ops")
-        return TABLE[f](m, *args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in LIKE_ARRAYS:
-            raise AttributeError(f"a tensor has no attribute {name!r}; operators are in cloud.ops")
-        return machine(self).attribute_of_value(self, name)
-
-    def __getitem__(self, key: Any) -> Value:
-        y: Value = machine(self).index(self, key)
-        return y
 
     def __setitem__(self, key: Any, new: Any) -> None:
         raise NeedsTrace("a tensor never changes: want x = where(…), or the function traced")
@@ -106,24 +130,6 @@ class Tensor(Constant):
 
     def __ceil__(self) -> int:
         return int(np.ceil(self.data))
-
-    def __abs__(self) -> Any:
-        return self.__array_function__(np.abs, (), (self,), {})
-
-    def __neg__(self) -> Any:
-        return machine(self).unary(ast.USub, self)
-
-    def __divmod__(self, other: Any) -> tuple[Any, Any]:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
-        return other // self, other % self
-
-    def __pos__(self) -> Tensor:
-        return self
-
-    def __invert__(self) -> Any:
-        return machine(self).unary(ast.Invert, self)
 
     def _must_not_be_watched(self, what: str, instead: str) -> None:
         if self.watched:
@@ -149,8 +155,8 @@ class _AtOnce(Machine):
         return NeedsTrace(f"{what}: {hint}")
 
 
-def _binary(kind: type, *, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
-    def method(self: Tensor, other: Any) -> Any:
+def _binary(kind: type, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Value, other: Any) -> Any:
         if not isinstance(other, NUMBERS):
             return NotImplemented
         a, b = (other, self) if swapped else (self, other)
@@ -159,8 +165,8 @@ def _binary(kind: type, *, swapped: bool = False) -> Callable[[Tensor, Any], Any
     return method
 
 
-def _compared(kind: type) -> Callable[[Tensor, Any], Any]:
-    def method(self: Tensor, other: Any) -> Any:
+def _compared(kind: type) -> Callable[[Any, Any], Any]:
+    def method(self: Value, other: Any) -> Any:
         if not isinstance(other, NUMBERS):
             return NotImplemented
         return machine(self).compare(kind, self, other)
@@ -173,9 +179,13 @@ for _name, _kind in {
     "mod": ast.Mod, "pow": ast.Pow, "matmul": ast.MatMult, "and": ast.BitAnd, "or": ast.BitOr,
     "xor": ast.BitXor,
 }.items():  # fmt: skip
-    setattr(Tensor, f"__{_name}__", _binary(_kind))
-    setattr(Tensor, f"__r{_name}__", _binary(_kind, swapped=True))
-for _name, _kind in {
-    "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE, "eq": ast.Eq, "ne": ast.NotEq,
-}.items():  # fmt: skip
+    setattr(ArrayLike, f"__{_name}__", _binary(_kind))
+    setattr(ArrayLike, f"__r{_name}__", _binary(_kind, swapped=True))
+for _name, _kind in {"lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}.items():
+    setattr(ArrayLike, f"__{_name}__", _compared(_kind))
+for _name, _kind in {"eq": ast.Eq, "ne": ast.NotEq}.items():
     setattr(Tensor, f"__{_name}__", _compared(_kind))
+# Weights answer the same, but for == (they are keys of dicts), bool and len.
+for _name, _method in vars(ArrayLike).items():
+    if callable(_method) and vars(Value).get(_name) is None:
+        setattr(Weight, _name, _method)

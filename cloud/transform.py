@@ -29,6 +29,7 @@ class Traced:
     values: list[Value]
     data: list[Any]
     names: list[str]
+    plain: np.dtype[Any]  # the type of Python's own floats
     result: Any = None
 
     @staticmethod
@@ -40,7 +41,7 @@ class Traced:
     ) -> Traced:
         """Trace f. `numbers`: arguments, by place or name, that are data also as integers."""
         traced = _placed(f, args, kwargs, numbers, _placeholder)
-        traced.result = _as_values(parse.call(f, *traced.args, **traced.kwargs))
+        traced.result = _as_values(parse.call(f, *traced.args, **traced.kwargs), traced.plain)
         return traced
 
     def argument(self, key: int | str) -> Any:
@@ -101,7 +102,7 @@ def _at_once(
     with eager.at_once(watch=True):
         traced = _placed(f, args, kwargs, numbers, lambda x, _: eager.leaf(x))
         try:
-            traced.result = _as_values(f(*traced.args, **traced.kwargs))
+            traced.result = _as_values(f(*traced.args, **traced.kwargs), traced.plain)
         except (eager.NeedsTrace, ValueError) as error:  # numpy hides one behind the other
             if outermost and eager.NeedsTrace in (type(error), type(error.__cause__)):
                 return None
@@ -150,7 +151,7 @@ def _placed(
         for i, (a, name) in enumerate(_with_names(args, names))
     )
     named = {k: place(a, k, k) for k, a in kwargs.items()}
-    return Traced(placed, named, values, data, names)
+    return Traced(placed, named, values, data, names, plain)
 
 
 def _placeholder(x: Any, name: str | None) -> Value:
@@ -170,17 +171,16 @@ def _is_plain(x: Any) -> bool:
     return not (_is_array(x) or isinstance(x, float))
 
 
-def _as_values(tree: Any) -> Any:
-    """Results with a constant for each number that turned out to be known."""
+def _as_values(tree: Any, plain: np.dtype[Any]) -> Any:
+    """Results with a constant for each number that turned out to be known, Python's floats in the
+    type `plain`, that of the arrays among the arguments."""
 
     def leaf(x: Any) -> Any:
         if isinstance(x, Value) or x is None:
             return x
         if isinstance(x, (int, float, np.ndarray, np.generic)):
-            array = np.asarray(x)
-            if type(x) is int:
-                array = array.astype(np.int32)
-            return Constant(array)
+            own = {int: np.dtype(np.int32), float: plain}.get(type(x))
+            return Constant(np.asarray(x, own))
         return x
 
     return rebuilt(tree, leaf)

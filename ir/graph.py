@@ -89,6 +89,12 @@ class Value:
     def __rtruediv__(self, other: Any) -> Value:
         return _call("div", other, self)
 
+    def __rmatmul__(self, other: Any) -> Value:
+        return _call("matmul", other, self)
+
+    def __rpow__(self, other: Any) -> Value:
+        return _call("pow", other, self)
+
     __array_ufunc__ = None  # numpy arrays on the left defer to the methods above
 
 
@@ -315,9 +321,10 @@ def rebuild(node: Node, inputs: Sequence[Value | None]) -> Node:
 
 
 def substitute(roots: Sequence[Value], replaced: Mapping[Value, Value]) -> tuple[Value, ...]:
-    """`roots` computed from other values: nodes that depend on a replaced value are built anew."""
+    """`roots` computed from other values: nodes that depend on a replaced value are built anew, in
+    the order in which they were made."""
     now: dict[Value, Value] = dict(replaced)
-    for node in order(roots, replaced):
+    for node in sorted(order(roots, replaced), key=lambda n: n.serial):
         if any(v in now for v in node.present_inputs):
             inputs = [None if v is None else now.get(v, v) for v in node.inputs]
             copy = node.op.node(inputs, node.attrs, node.source)

@@ -26,10 +26,12 @@ TAPE = ((), DType.tape)
 class Step(ABC):
     """What runs in place of a node of control flow, and how it pulls cotangents back.
 
-    `given`: its inputs that vary; `seeded`: its results that vary and matter.
+    `given`: its inputs that vary; `seeded`: its results that vary and matter; `shared`: its inputs
+    that are read later on, too.
     """
 
     results: Sequence[Value]  # in place of the node's own
+    threaded: frozenset[int] = frozenset()  # inputs to whose cotangents so far it adds
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class Step(ABC):
         inputs: Sequence[Value | None],
         given: frozenset[int],
         seeded: frozenset[int],
+        shared: frozenset[int],
         tapes: Tapes,
     ) -> None:
         self.reverse = reverse
@@ -45,6 +48,7 @@ class Step(ABC):
         self.inputs: list[Value] = [v for v in inputs if v is not None]
         self.given = given
         self.seeded = sorted(seeded)
+        self.shared = shared
         self.tapes = tapes
         self.tape: Value | None = None  # after its forward run; None: it keeps nothing
         self.run_forward()
@@ -77,12 +81,17 @@ class Step(ABC):
         """The cotangents of the results `seeded`, zeros where there are none."""
         return [or_zeros(g[i], self.results[i]) for i in self.seeded]
 
+    def bars_before(self, sums: Mapping[Value, Value]) -> list[Value]:
+        """The cotangents so far of the inputs `threaded`."""
+        xs = [self.node.inputs[i] for i in sorted(self.threaded)]
+        return [or_zeros(sums.get(x), x) for x in xs if x is not None]
+
     def sums_before(self, sums: Mapping[Value, Value], leaves: Sequence[Value]) -> list[Value]:
         return [or_zeros(sums.get(v), v) for v in leaves]
 
 
 class CondStep(Step):
-    """cond(p, xs) -> cond(p, xs, tape); back: cond(p, tape, seeds, sums, some xs)"""
+    """cond(p, xs) -> cond(p, xs, tape); back: cond(p, tape, seeds, bars, sums, some xs)"""
 
     def run_forward(self) -> None:
         graphs = (self.node.attrs["then"], self.node.attrs["otherwise"])
@@ -90,6 +99,7 @@ class CondStep(Step):
         given = frozenset(i - 1 for i in self.given if i)
         useful = [activity.inputs(g, frozenset(self.seeded)) for g in graphs]
         self.wanted = sorted(given & frozenset().union(*useful))
+        self.threaded = self.shared.intersection(i + 1 for i in self.wanted)
         leaves = [v for g in graphs for v in self.reverse.read_by(g)]
         self.leaves = list(dict.fromkeys(leaves))
         self.halves = [self._split(g, given) for g in graphs]
@@ -109,6 +119,7 @@ class CondStep(Step):
             given=given,
             seeded=self.seeded,
             wanted=self.wanted,
+            threaded=[i - 1 for i in sorted(self.threaded)],
             leaves=self.leaves,
             handed=range(len(graph.inputs)),
         )
@@ -120,6 +131,7 @@ class CondStep(Step):
         operands = [
             *([self.back_tape()] if with_tape else []),
             *self.seeds(g),
+            *self.bars_before(sums),
             *self.sums_before(sums, self.leaves),
             *(xs[i] for i in self.handed),
         ]
@@ -141,6 +153,7 @@ class LoopStep(Step):
         self.live = sorted(given & activity.loop_useful(body, frozenset(self.seeded)))
         self.leaves = self.reverse.read_by(body)
         fixed = [i for i, v in enumerate(body.outputs) if v is body.inputs[i]]
+        self.threaded = self.shared.intersection(fixed, self.live)
         self.half = split(
             self.reverse,
             body,
@@ -170,10 +183,13 @@ class LoopStep(Step):
         with_tape = self.tape is not None
         left = Value((), DType.i32, name=self.half.names("left"))
         body = self.half.reverse(with_tape, self.half.handed, (left, left - _int(1)), is_loop=True)
+        after = dict(enumerate(g))
+        for i, bar in zip(sorted(self.threaded), self.bars_before(sums), strict=True):
+            after[i] = bar if after[i] is None else bar + after[i]
         operands = [
             *([self.back_tape()] if with_tape else []),
             self.turns,
-            *(or_zeros(g[i], self.results[i]) for i in self.live),
+            *(or_zeros(after[i], self.results[i]) for i in self.live),
             *self.sums_before(sums, self.leaves),
             *(self.inputs[i] for i in self.half.handed),
         ]
@@ -187,14 +203,17 @@ class LoopStep(Step):
 
 
 class CallStep(Step):
-    """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, seeds, sums; f_backward)
+    """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, seeds, bars, sums; f_backward)
 
-    With `remat` the call stays as it is, and back is call(xs, seeds, sums; f_again), which runs
-    f_forward on xs and then f_backward: of it, too, a derivative keeps its operands alone.
+    With `remat` the call stays as it is, and back is call(xs, seeds, bars, sums; f_again), which
+    runs f_forward on xs and then f_backward: of it, too, a derivative keeps its operands alone.
     """
 
     def run_forward(self) -> None:
-        self.halves = self._halves(self.node.attrs["body"])
+        f = self.node.attrs["body"]
+        useful = self.reverse.activity.inputs(f.graph, frozenset(self.seeded))
+        self.threaded = self.shared & self.given & useful
+        self.halves = self._halves(f, sorted(self.given & useful))
         n = len(self.node.results)
         if self.node.attrs["remat"]:
             same = self.node.op.node(self.inputs, self.node.attrs, self.node.source)
@@ -206,7 +225,7 @@ class CallStep(Step):
 
     def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
         halves = self.halves
-        seeds = [*self.seeds(g), *self.sums_before(sums, halves.leaves)]
+        seeds = [*self.seeds(g), *self.bars_before(sums), *self.sums_before(sums, halves.leaves)]
         if self.node.attrs["remat"]:
             found = list(OPS["call"](*self.inputs, *seeds, body=halves.both(), remat=True))
             self.reverse.late.add(found[0].node)
@@ -216,20 +235,26 @@ class CallStep(Step):
         sums.update(zip(halves.leaves, new_sums, strict=True))
         return dict(zip(halves.wanted, bars, strict=True))
 
-    def _halves(self, f: Function) -> Halves:
+    def _halves(self, f: Function, wanted: list[int]) -> Halves:
         """Both halves of a function, made once for each set of inputs and results that matter."""
-        reverse, seeded = self.reverse, frozenset(self.seeded)
-        key = (f, self.given, seeded)
+        reverse = self.reverse
+        key = (f, self.given, frozenset(self.seeded), self.threaded)
         if key in reverse.halves:
             return reverse.halves[key]
-        wanted = sorted(self.given & reverse.activity.inputs(f.graph, seeded))
         leaves = reverse.read_by(f.graph)
-        sums = [(v.shape, v.dtype) for v in leaves]
+        sums = [
+            *(f.inputs[i] for i in sorted(self.threaded)),
+            *((v.shape, v.dtype) for v in leaves),
+        ]
         seeds = [f.results[i] for i in self.seeded]
         bars = [f.inputs[i] for i in wanted]
         halves = reverse.halves[key] = Halves(
             Function(f"{f.name}_forward", [*f.inputs, TAPE], [*f.results, TAPE]),
-            Function(f"{f.name}_backward", [TAPE, *seeds, *sums], [TAPE, *bars, *sums]),
+            Function(
+                f"{f.name}_backward",
+                [TAPE, *seeds, *sums],
+                [TAPE, *bars, *((v.shape, v.dtype) for v in leaves)],
+            ),
             wanted,
             leaves,
         )
@@ -239,6 +264,7 @@ class CallStep(Step):
             given=self.given,
             seeded=self.seeded,
             wanted=wanted,
+            threaded=sorted(self.threaded),
             leaves=leaves,
         )
         halves.forward.graph = half.forward(True)

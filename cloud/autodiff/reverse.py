@@ -57,10 +57,11 @@ class Reverse:
         """
         varying = set(varying)
         outputs, moved = self._opened(outputs, varying)
-        nodes = order(outputs)
+        nodes = sorted(order(outputs), key=lambda n: n.serial)  # as the program made them
         active = self.activity.active(nodes, varying)
         seeded = [y for y, s in zip(outputs, seeds, strict=True) if s is not None]
         useful = self.activity.useful(nodes, seeded)
+        shared = _shared(nodes, active & useful, {*seeded, *bars})
         now: dict[Value, Value] = {}
         steps = {}
         for node in nodes:
@@ -68,7 +69,7 @@ class Reverse:
             wanted = frozenset(v.index for v in node.results if v in active and v in useful)
             if node.op.name in STEPS and wanted:
                 given = frozenset(i for i, v in enumerate(node.inputs) if v in active)
-                step = STEPS[node.op.name](self, node, inputs, given, wanted, tapes)
+                step = STEPS[node.op.name](self, node, inputs, given, wanted, shared[node], tapes)
                 steps[node] = step
                 now.update(zip(node.results, step.results, strict=True))
             elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
@@ -105,7 +106,11 @@ class Reverse:
             return
         for i, gx in step.pull(g, bar).items():
             x = node.inputs[i]
-            if x is not None and x in active:
+            if x is None or x not in active:
+                continue
+            if i in step.threaded:
+                bar[x] = gx
+            else:
                 accumulate(bar, x, gx)
 
     def _opened(
@@ -146,6 +151,21 @@ class Reverse:
         if self.is_recursive(f):
             return None
         return substitute(f.graph.outputs, dict(zip(f.graph.inputs, inputs, strict=True)))  # type: ignore[arg-type]
+
+
+def _shared(
+    nodes: Sequence[Node], concerned: set[Value], ends: set[Value]
+) -> dict[Node, frozenset[int]]:
+    """The inputs of nodes of control flow, by position, whose cotangents later readers add to."""
+    found: dict[Node, frozenset[int]] = {}
+    read = set(ends)
+    for node in reversed(nodes):
+        if node.op.name in STEPS:
+            first = {v: i for i, v in reversed(list(enumerate(node.inputs))) if v in read}
+            found[node] = frozenset(first.values())
+        if not concerned.isdisjoint(node.results):
+            read.update(node.present_inputs)
+    return found
 
 
 def _pull(

@@ -37,7 +37,7 @@ class Split:
     tape: tuple[Value, Value] | None  # of the forward half, in and out; None: nothing is kept
     back_tape: tuple[Value, Value]  # of the reverse half, in and out
     seeds: list[Value]
-    sums: list[Value]  # cotangents of leaves before
+    sums: list[Value]  # cotangents so far, of the inputs `threaded` and of leaves
     bars: list[Value]
     new_sums: list[Value]
     handed: list[int]  # inputs of the graph that the reverse half reads
@@ -78,7 +78,7 @@ class Split:
 @dataclass
 class Halves:
     """A function's forward half (xs, tape) -> (ys, tape), and its reverse half
-    (tape, seeds, sums) -> (tape, bars, sums)."""
+    (tape, seeds, bars, sums) -> (tape, bars, sums)."""
 
     forward: Function
     reverse: Function
@@ -86,7 +86,7 @@ class Halves:
     leaves: Sequence[Value]
 
     def both(self) -> Function:
-        """(xs, seeds, sums) -> (bars, sums): one half after the other, with a tape of their own."""
+        """(xs, seeds, bars, sums) -> (bars, sums): one after the other, on a tape of their own."""
         xs = [Value(*t) for t in self.forward.inputs[:-1]]
         seeds = [Value(*t) for t in self.reverse.inputs[1:]]
         *_, tape = OPS["call"](*xs, new_tape(), body=self.forward)
@@ -103,13 +103,16 @@ def split(
     seeded: Sequence[int],
     wanted: Sequence[int],
     leaves: Sequence[Value],
+    threaded: Sequence[int] = (),
     free: Collection[int] = (),
     handed: Collection[int] = (),
     is_loop: bool = False,
 ) -> Split:
     """The halves of a graph whose inputs `given` vary and whose outputs `seeded` have cotangents.
 
-    Cotangents are made of the inputs `wanted`, and added to those of `leaves`. The reverse half
+    Cotangents are made of the inputs `wanted`, and added to those of `leaves` and of the inputs
+    `threaded`, so that a sum runs on through bodies in the order in which its parts arise, as it
+    does where the body is written out: the same bits either way. The reverse half
     reads the inputs `free` as they are, and those of `handed` where that is cheaper than keeping.
     """
     tapes = Tapes(inner=True)
@@ -117,7 +120,8 @@ def split(
     start, back_start = tapes.forward, tapes.backward
     named = graph.inputs if is_loop else graph.outputs
     seeds = {i: blank(graph.outputs[i], names.of(named[i])) for i in seeded}
-    sums = {v: blank(v, names.of(v)) for v in leaves}
+    to_add = [*(graph.inputs[i] for i in threaded), *leaves]
+    sums = {v: blank(v, names.of(v)) for v in to_add}
     varying = [graph.inputs[i] for i in given]
     all_seeds = [seeds.get(i) for i in range(len(graph.outputs))]
     swept = reverse.sweep(graph.outputs, all_seeds, varying, sums, tapes)

@@ -22,20 +22,16 @@ class Closing:
     def close(self, roots: Iterable[Value]) -> list[Value]:
         """The roots, computed from the graph's own inputs."""
         roots = list(roots)
-        stack = [(v.node, False) for v in roots if v.node is not None]
-        done: set[Node] = set()
+        stack = [v.node for v in roots]
+        found: set[Node] = set()
         while stack:
-            node, ready = stack.pop()
-            if node in done or node.serial < self.start:
+            node = stack.pop()
+            if node is None or node in found or node.serial < self.start:
                 continue
-            if ready:
-                done.add(node)
-                self._copy(node)
-                continue
-            stack.append((node, True))
-            stack.extend(
-                (v.node, False) for v in node.present_inputs if v.node and v.node not in done
-            )
+            found.add(node)
+            stack.extend(v.node for v in node.present_inputs)
+        for node in sorted(found, key=lambda n: n.serial):  # copies are made in the same order
+            self._copy(node)
         return [self._inner(v) for v in roots]
 
     def reads(self, parameter: Value) -> bool:

@@ -141,6 +141,20 @@ def test_weights_count_also_where_no_argument_is_a_value(mode: str) -> None:
         assert grad(lambda: f(np.float64(2.0)) + f(1.0), w)() == 14
 
 
+@MODES
+def test_arrays_and_weights_meet_under_pythons_operators(mode: str) -> None:
+    w = Weight(np.ones((3, 2), np.float32), name="w")
+
+    @custom_gradient
+    def f(x: Any) -> Any:
+        return x @ w, lambda g: (None, {w: 2.0 * x.T @ g})
+
+    x = np.ones((4, 3), np.float32)
+    with modes.using(mode=mode):
+        g = grad(lambda: ops.reduce_sum(f(x), axes=(0, 1)), w)()
+    np.testing.assert_array_equal(g, np.full((3, 2), 8.0))
+
+
 def test_a_backward_of_the_wrong_shape_is_refused() -> None:
     @custom_gradient
     def f(x: Any) -> Any:

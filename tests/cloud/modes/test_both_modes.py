@@ -239,3 +239,22 @@ def test_graphs_that_compile_are_those_that_the_runtime_has_kernels_for() -> Non
     from ir.dtype import DType
 
     assert not runs_on_runtime(Graph.trace(ops.tanh, Value((3,), DType.f64)))
+
+
+W = Weight(floats(3, 2), name="w")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda: (W.T @ floats(4, 3).T).sum(),
+        lambda: W[0].sum() + W[1, 0],
+        lambda: np.where(W > 0.1, W, 0.0).sum(),
+        lambda: (abs(W) + np.sin(W) + W % 2.0).mean(),
+        lambda: sum(row.max() for row in W),
+        lambda: np.dot(floats(4, 3), W).sum() if W[0, 0] > 3 else np.concatenate([W, W]).sum(),
+    ],
+    ids=["method", "index", "comparison", "operators", "rows", "branch"],
+)
+def test_a_weight_answers_what_an_array_answers(f: Callable[[], Any]) -> None:
+    assert_same_bits(lambda: grad(f, wrt=W)())

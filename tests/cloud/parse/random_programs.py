@@ -1,7 +1,8 @@
 """Random programs of loops, branches, closures and recursion, checked three ways.
 
 `python -m tests.cloud.parse.random_programs --count 1000` checks seeds 0 to 999: value against
-Python, gradient against a tape and against finite differences, both in float64.
+Python, gradient against a tape and against finite differences, both in float64. Eager mode must
+give the bits of graph mode, in float64 and, on the reference kernels, in float32.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cloud import modes
 from cloud.differentiate import value_and_grad
 from tests.cloud.parse import tape
 
@@ -22,10 +24,15 @@ STEPS = (1e-6, 3e-7)  # of central differences; where the two disagree there is 
 
 
 class Writer:
-    """Writes one function. Values stay small: every statement ends in a bounded expression."""
+    """Writes one function. Values stay small: every statement ends in a bounded expression.
 
-    def __init__(self, seed: int) -> None:
+    `arrays`: no variable is a number of Python's own, which eager mode computes with in double
+    precision for as long as it meets no array.
+    """
+
+    def __init__(self, seed: int, *, arrays: bool = False) -> None:
         self.rng = random.Random(seed)
+        self.arrays = arrays
         self.lines: list[str] = []
         self.names = list(ARGUMENTS)
         self.functions: list[str] = []
@@ -103,7 +110,7 @@ class Writer:
         i = self.name("i")
         self.write(depth, f"for {i} in range({self.rng.randint(1, 5)}):")
         name = self.rng.choice(self.names)
-        self.write(depth + 1, f"{name} = {name} * 0.9 + {i} * 0.1")
+        self.write(depth + 1, f"{name} = {name} * 0.9 + {i} * {self.number('0.1')}")
         self.small_block(depth + 1, loop=True)
 
     def while_loop(self, depth: int) -> None:
@@ -165,15 +172,18 @@ class Writer:
                 f"np.cos({a}) * {b}",
                 f"{a} / (1.5 + abs({b}))",
                 f"np.exp(-abs({a})) * {k}",
-                k,
+                self.number(k),
             ]
         )
 
+    def number(self, text: str) -> str:
+        return f"(0 * {self.rng.choice(self.names)} + {text})" if self.arrays else text
 
-def program(seed: int) -> tuple[Callable[..., Any], str]:
+
+def program(seed: int, *, arrays: bool = False) -> tuple[Callable[..., Any], str]:
     """The function of this seed, and its text, which Python's `linecache` knows."""
-    text = Writer(seed).text()
-    filename = f"<random program {seed}>"
+    text = Writer(seed, arrays=arrays).text()
+    filename = f"<random program {seed}{' of arrays' * arrays}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     scope: dict[str, Any] = {"np": np}
     exec(compile(text, filename, "exec"), scope)
@@ -184,7 +194,7 @@ def check(seed: int) -> bool:
     """Assert that the program's value and gradient are right; whether differences were usable."""
     f, text = program(seed)
     args = [float(a) for a in np.random.default_rng(seed).uniform(-1.5, 1.5, len(ARGUMENTS))]
-    y, g = value_and_grad(f, tuple(range(len(args))))(*args)
+    y, g = same_bits_in_both_modes(f, args, text)
     want, slopes = tape.gradient(f, *args)
     np.testing.assert_allclose(y, want, rtol=1e-9, atol=1e-12, err_msg=text)
     np.testing.assert_allclose(g, slopes, rtol=1e-7, atol=1e-9, err_msg=text)
@@ -199,6 +209,24 @@ def check(seed: int) -> bool:
     return usable
 
 
+def check_reference_kernels(seed: int) -> None:
+    """Assert that both modes give the same bits in float32 on the reference kernels."""
+    f, text = program(seed, arrays=True)
+    args = np.random.default_rng(seed).uniform(-1.5, 1.5, len(ARGUMENTS)).astype(np.float32)
+    same_bits_in_both_modes(f, list(args), text)
+
+
+def same_bits_in_both_modes(f: Callable[..., Any], args: list[Any], text: str) -> Any:
+    """Value and gradient, which are the same bits in both modes."""
+    found = []
+    for mode in modes.MODES:
+        with modes.using(mode=mode, kernels="ref"):
+            found.append(value_and_grad(f, tuple(range(len(args))))(*args))
+    bits = [[(a.dtype, a.tobytes()) for a in map(np.asarray, (y, *g))] for y, g in found]
+    assert bits[0] == bits[1], f"{found} in {modes.MODES}\n{text}"
+    return found[0]
+
+
 def _slope(f: Callable[..., Any], args: list[float], i: int, h: float) -> float:
     up, down = ([a + s * h * (j == i) for j, a in enumerate(args)] for s in (1, -1))
     return float((f(*up) - f(*down)) / (2 * h))
@@ -209,10 +237,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     args = parser.parse_args()
-    kinks = sum(not check(seed) for seed in range(args.first, args.first + args.count))
+    kinks = 0
+    for seed in range(args.first, args.first + args.count):
+        kinks += not check(seed)
+        check_reference_kernels(seed)
     print(
-        f"{args.count} random programs agree with the tape; with finite differences all but "
-        f"{kinks} that have a kink within {STEPS[0]} of their arguments"
+        f"{args.count} random programs agree with the tape and are the same bits in both modes; "
+        f"with finite differences all agree but {kinks} that have a kink within {STEPS[0]} of "
+        "their arguments"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cloud.parse.random_programs import check, program
+from tests.cloud.parse.random_programs import check, check_reference_kernels, program
 
 COUNT = 200
 
@@ -12,6 +12,13 @@ COUNT = 200
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_a_random_program_agrees_with_a_tape_and_with_finite_differences(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.parametrize("seed", range(0, COUNT, 2))
+def test_a_random_program_is_the_same_bits_in_both_modes_on_the_reference_kernels(
+    seed: int,
+) -> None:
+    check_reference_kernels(seed)
 
 
 def test_random_programs_hold_what_they_are_to_test() -> None:
