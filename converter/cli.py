@@ -15,7 +15,8 @@ import numpy as np
 
 from cloud.train.optim import from_text
 from converter.errors import ConvertError
-from converter.pipeline import KINDS, QUANTIZE, bisect, convert
+from converter.pipeline import KINDS, bisect, convert
+from converter.quantization import parsed
 from converter.training import LOSSES, TrainSpec
 from ir.files import write_whole
 from ir.version import version
@@ -55,7 +56,11 @@ def _run(args: argparse.Namespace) -> int:
         "outputs": args.output,
         "quantize": args.quantize,
         "calibration": _arrays(args.calibration),
+        "calibrate": args.calibrate,
+        "equalize": args.equalize,
+        "correct_bias": args.correct_bias,
         "keep_float": args.keep_float,
+        "max_drop": args.max_drop,
         "check": args.check,
         "check_data": _arrays(args.check_data),
         "tol": args.tol,
@@ -84,9 +89,18 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     if args.quantize == "int8" and not args.calibration:
         parser.error("--quantize int8 needs --calibration F.npz")
     if args.calibration and args.quantize == "none":
-        parser.error("--calibration is for --quantize int8; --check-data gives inputs to compare")
-    if args.keep_float and args.quantize == "none":
-        parser.error("--keep-float is for --quantize")
+        parser.error("--calibration is for --quantize; --check-data gives inputs to compare")
+    try:
+        parsed(
+            args.quantize,
+            calibrate=args.calibrate,
+            equalize=args.equalize,
+            correct_bias=args.correct_bias,
+            keep_float=args.keep_float,
+            max_drop=args.max_drop,
+        )
+    except ConvertError as e:
+        parser.error(str(e))
     changed = args.trainable != ["*"] or args.optimizer != DEFAULT_OPTIMIZER
     changed = changed or args.accumulate or args.loss != "softmax_cross_entropy"
     if not args.train and changed:
@@ -140,7 +154,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_quantization(p: Any) -> None:
-    p.add_argument("--quantize", choices=QUANTIZE, default="none")
+    p.add_argument(
+        "--quantize",
+        default="none",
+        metavar="KIND",
+        help="none (default), fp16, int8 (arithmetic too), int8-weights[:group=N], "
+        "int4-weights[:group=32]",
+    )
     p.add_argument("--calibration", metavar="F.npz", help="sample inputs: arrays by input name")
     p.add_argument(
         "--keep-float",
@@ -148,6 +168,23 @@ def _add_quantization(p: Any) -> None:
         default=[],
         metavar="PATTERN",
         help="nodes, by name or by their weight's, that stay float32",
+    )
+    p.add_argument(
+        "--calibrate",
+        default="min-max",
+        metavar="METHOD",
+        help="ranges by: min-max (default), percentile[:percentile=99.99], mse, kl",
+    )
+    p.add_argument("--equalize", action="store_true", help="balance weights across layers first")
+    p.add_argument(
+        "--correct-bias", action="store_true", help="undo what rounded weights do to means"
+    )
+    p.add_argument(
+        "--max-drop",
+        type=_tolerance,
+        metavar="SHARE",
+        help="keep as few layers float32 as lose no more than this of the accuracy on the "
+        "labels in --check-data (an array `label`), else of the agreement with the source",
     )
 
 

@@ -16,6 +16,8 @@ from converter.errors import ConvertError
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
+from converter.quantization import TOLERANCE, Found, Quantization, parsed
+from converter.quantization import quantized as quantized_graph
 from converter.report import Report, count_int8, count_nodes
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
@@ -24,11 +26,7 @@ from ir.files import write_whole
 from ir.graph import Array, Graph, Model
 from lite_runtime.files import read_file
 
-QUANTIZE = ("none", "int8")
 KINDS = ("onnx", "ms")
-# Default of `tol`. Float32: the largest difference over the largest value. int8: the root mean
-# square of the difference over that of the value; 0.1 is 20 dB of signal to noise.
-TOLERANCE = {"none": 1e-4, "int8": 0.1}
 Arrays = Mapping[str, Array]
 Source = str | Path | bytes | Model
 
@@ -42,7 +40,11 @@ class Options:
     outputs: Sequence[str] = ()
     quantize: str = "none"
     calibration: Arrays | None = None
+    calibrate: str = "min-max"
+    equalize: bool = False
+    correct_bias: bool = False
     keep_float: Sequence[str] = ()
+    max_drop: float | None = None
     train: TrainSpec | None = None
     check: int = 4
     check_data: Arrays | None = None
@@ -51,20 +53,28 @@ class Options:
     metadata: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        if self.quantize not in QUANTIZE:
-            raise ConvertError(f"quantize is {self.quantize!r}, want one of {', '.join(QUANTIZE)}")
+        asked = self.quantization
         if self.kind not in (None, *KINDS):
             raise ConvertError(f"kind is {self.kind!r}, want one of {', '.join(KINDS)}")
-        if self.quantize == "int8" and not self.calibration:
+        if asked.kind == "int8" and not self.calibration:
             raise ConvertError("quantize int8 needs calibration data: arrays by input name")
-        if self.keep_float and self.quantize == "none":
-            raise ConvertError("keep_float is for quantize: everything is float32")
         if self.check < 1:
             raise ConvertError(f"check is {self.check}, want at least 1 input")
 
     @property
+    def quantization(self) -> Quantization:
+        return parsed(
+            self.quantize,
+            calibrate=self.calibrate,
+            equalize=self.equalize,
+            correct_bias=self.correct_bias,
+            keep_float=tuple(self.keep_float),
+            max_drop=self.max_drop,
+        )
+
+    @property
     def tolerance(self) -> float:
-        return TOLERANCE[self.quantize] if self.tol is None else self.tol
+        return TOLERANCE[self.quantization.kind] if self.tol is None else self.tol
 
 
 def convert(
@@ -123,6 +133,7 @@ class _Conversion:
             raise ConvertError(f"{report.source}: no entry infer; has {list(self.model.entries)}")
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
+        self.quantization = asked.quantization
         report.tolerance = asked.tolerance
 
     def run(self) -> bytes:
@@ -143,7 +154,7 @@ class _Conversion:
 
     def polished(self) -> Model:
         """A model whose entries share weights: nothing that would make new ones is done."""
-        if self.asked.quantize != "none":
+        if self.quantization:
             raise ConvertError(
                 f"{self.report.source}: has entries {', '.join(self.model.entries)}, which share "
                 "float32 weights; quantize with --train to make new ones"
@@ -155,30 +166,28 @@ class _Conversion:
         graph = first = choose_weights(self.entry, self.asked.train)
         for name, graph in optimise(first, self.passes):
             self.report.passes.append({"pass": name, "nodes": len(graph.nodes)})
-        if self.asked.quantize == "int8":
+        if self.quantization:
             graph = self.quantized(graph)
         if self.asked.train is None:
             return self.with_entries({"infer": graph})
         return self.with_entries(add_training(graph, self.asked.train))
 
     def quantized(self, graph: Graph) -> Graph:
-        from cloud.compress.noise import layer_noise
-        from cloud.compress.quantize import quantized
-
-        samples = dict(self.asked.calibration or {})
-        check.check_data(graph, samples, "calibration")
-        found = quantized(graph, samples, keep_float=self.asked.keep_float)
-        if self.asked.train and not count_int8(found.graph):
+        found = self.found(graph)
+        if self.asked.train and not found.layers:
             raise ConvertError(
-                f"{self.report.source}: nothing can be int8, for what trains stays float32 and "
+                f"{self.report.source}: nothing can be {self.quantization.kind}, for what trains "
+                "stays float32 and "
                 f"{', '.join(w.name or '' for w in graph.weights if w.trainable)} train; "
                 "name fewer (--trainable)"
             )
-        self.report.layers = [
-            {"source": n.source, "op": n.operator, "sqnr_db": min(n.sqnr_db, 200.0)}
-            for n in layer_noise(found, samples)
-        ]
+        self.report.layers, self.report.score = found.layers, found.score
+        self.report.kept_float = found.kept_float
         return found.graph
+
+    def found(self, graph: Graph) -> Found:
+        given = self.asked.calibration, self.asked.check_data
+        return quantized_graph(graph, self.quantization, *given)
 
     def with_entries(self, entries: Mapping[str, Graph]) -> Model:
         last = {name: _polished(graph) for name, graph in entries.items()}
@@ -199,7 +208,7 @@ class _Conversion:
         self.report.agreement = check.compare(self.entry.output_names, want, got)
         worst = self.report.worst
         if worst is not None and not self.report.agrees:
-            kind = "root mean square" if self.asked.quantize == "int8" else "relative"
+            kind = "root mean square" if self.quantization else "relative"
             raise ConvertError(
                 f"{self.report.source}: output {worst.output} differs from the source by "
                 f"{self.report.error_of(worst):.3g} ({kind}), tolerance {self.report.tolerance:g}; "
@@ -211,7 +220,7 @@ class _Conversion:
         want = self.wanted(inputs)
         for name, got in self.steps(inputs):
             found = check.compare(self.entry.output_names, want, got)
-            if name in ("quantize", "run") or self.asked.quantize == "none":
+            if name in ("quantize", "run") or not self.quantization:
                 limit, errors = self.asked.tolerance, map(self.report.error_of, found)
             else:  # before it is quantized a model is as exact as any float32 one
                 limit, errors = TOLERANCE["none"], (a.relative for a in found)
@@ -225,7 +234,7 @@ class _Conversion:
         yield "read", [check.run_graph(first, x) for x in inputs]
         for name, graph in optimise(first, self.passes):
             yield name, [check.run_graph(graph, x) for x in inputs]
-        if self.asked.quantize == "int8":
+        if self.quantization:
             graph = self.quantized(graph)
             yield "quantize", [check.run_graph(graph, x) for x in inputs]
         data = model_file.write(self.with_entries({"infer": graph}))

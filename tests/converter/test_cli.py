@@ -280,7 +280,7 @@ def test_a_file_gives_flags_and_the_command_line_wins(
         ("speed = 3", "unknown flags ['speed']"),
         ('train = "yes"', "train is 'yes', want true or false"),
         ('check = "many"', "'many': want a number of at least 1"),
-        ('quantize = "int4"', "invalid choice: 'int4'"),
+        ('quantize = "int4"', "quantize is 'int4', want one of none, fp16"),
         ("quantize = ", "Invalid value"),
         ('config = "c.toml"', "unknown flags ['config']"),
         ("\x22\\u001b[2J\x22 = 1", "sign, target, tol, train, trainable\n"),
