@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from converter import check
+from converter.budget import within_memory
 from converter.errors import ConvertError
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
@@ -24,6 +25,7 @@ from ir import model_file
 from ir.errors import IrError
 from ir.files import write_whole
 from ir.graph import Array, Graph, Model
+from ir.passes import applied
 from lite_runtime.files import read_file
 
 KINDS = ("onnx", "ms")
@@ -133,24 +135,50 @@ class _Conversion:
             raise ConvertError(f"{report.source}: no entry infer; has {list(self.model.entries)}")
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
-        self.quantization = asked.quantization
+        self.quantization, self.train = asked.quantization, asked.train
         report.tolerance = asked.tolerance
 
     def run(self) -> bytes:
         """The bytes of the file, which agrees with the source."""
-        shared = len(self.model.entries) > 1 and not self.asked.train
+        shared = len(self.model.entries) > 1 and not self.train
+        self.fit_memory()
         done = self.polished() if shared else self.optimised()
         self.report.nodes = count_nodes(done.entries["infer"])
         self.report.int8_nodes = count_int8(done.entries["infer"])
         self.report.entries = list(done.entries)
         if any(g.updates for g in done.entries.values()):
             self.report.trainable = [w.name or "" for w in done.weights if w.trainable]
-        if self.asked.train:
-            done.metadata.update(promises(model_file.write(done)))
+        if self.train:
+            self.report.memory = promises(model_file.write(done))
+            done.metadata.update(self.report.memory)
         data = model_file.write(done, sign_with=self.asked.sign)
         self.report.target_bytes = len(data)
-        self.check(data)
+        if self.train and self.train.head is not None:
+            self.check_without_head(data)
+        else:
+            self.check(data)
         return data
+
+    def fit_memory(self) -> None:
+        """Narrow what trains to the memory that it may take."""
+        if self.train is not None and self.train.memory is not None:
+            plan = within_memory(self.entry, self.train, self.trained)
+            self.train, self.report.train_memory = plan.spec, plan.text
+
+    def trained(self, spec: TrainSpec) -> Model:
+        """The model that trains as `spec` says, in float32."""
+        graph = applied(self.passes, choose_weights(self.entry, spec))
+        return Model({name: _polished(g) for name, g in add_training(graph, spec).items()})
+
+    def check_without_head(self, data: bytes) -> None:
+        """A new head has no answers to compare with: those of the old one are, on the same way,
+        and the new one has to give numbers."""
+        train, self.train = self.train, None
+        self.check(model_file.write(self.optimised()))
+        self.train = train
+        answers = check.run_file(data, self.entry, self.inputs())
+        if not all(np.isfinite(a).all() for row in answers for a in row):
+            raise ConvertError(f"{self.report.source}: the model with a new head gives no numbers")
 
     def polished(self) -> Model:
         """A model whose entries share weights: nothing that would make new ones is done."""
@@ -163,18 +191,19 @@ class _Conversion:
 
     def optimised(self) -> Model:
         """A model of its entry `infer` alone, and those that training adds."""
-        graph = first = choose_weights(self.entry, self.asked.train)
-        for name, graph in optimise(first, self.passes):
-            self.report.passes.append({"pass": name, "nodes": len(graph.nodes)})
+        first = choose_weights(self.entry, self.train)
+        steps = list(optimise(first, self.passes))
+        self.report.passes = [{"pass": name, "nodes": len(g.nodes)} for name, g in steps]
+        graph = steps[-1][1] if steps else first
         if self.quantization:
             graph = self.quantized(graph)
-        if self.asked.train is None:
+        if self.train is None:
             return self.with_entries({"infer": graph})
-        return self.with_entries(add_training(graph, self.asked.train))
+        return self.with_entries(add_training(graph, self.train))
 
     def quantized(self, graph: Graph) -> Graph:
         found = self.found(graph)
-        if self.asked.train and not found.layers:
+        if self.train and not found.layers:
             raise ConvertError(
                 f"{self.report.source}: nothing can be {self.quantization.kind}, for what trains "
                 "stays float32 and "
@@ -195,8 +224,8 @@ class _Conversion:
         for node in (n for g in last.values() for n in g.nodes if n.source not in known):
             node.source = ""  # a line of the program that converts is nothing to keep in a file
         metadata = {**self.model.metadata, **(self.asked.metadata or {})}
-        if self.asked.train:
-            metadata |= self.asked.train.metadata
+        if self.train:
+            metadata |= self.train.metadata
         return Model(last, metadata, self.model.symbol_ranges)
 
     def check(self, data: bytes) -> None:
@@ -230,7 +259,7 @@ class _Conversion:
 
     def steps(self, inputs: Sequence[Arrays]) -> Iterator[tuple[str, list[list[Array]]]]:
         """Each step's name and answers."""
-        graph = first = choose_weights(self.entry, self.asked.train)
+        graph = first = choose_weights(self.entry, self.train)
         yield "read", [check.run_graph(first, x) for x in inputs]
         for name, graph in optimise(first, self.passes):
             yield name, [check.run_graph(graph, x) for x in inputs]
@@ -253,9 +282,7 @@ class _Conversion:
 
 
 def _polished(graph: Graph) -> Graph:
-    for run in LAST_PASSES:
-        graph = run(graph)
-    return graph
+    return applied(LAST_PASSES, graph)
 
 
 def read(source: Source, asked: Options) -> tuple[Model, str, int]:

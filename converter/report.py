@@ -53,6 +53,8 @@ class Report:
     score: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
     trainable: list[str] = field(default_factory=list)
+    memory: dict[str, str] = field(default_factory=dict)  # of entries, as the metadata promise it
+    train_memory: str = ""  # what trains within the memory that was given
     checked_inputs: int = 0
     tolerance: float = 0.0
     agreement: list[Agreement] = field(default_factory=list)
@@ -87,6 +89,9 @@ class Report:
         if "train" in self.entries:
             names = ", ".join(self.trainable) or "nothing"
             lines.append(f"entries: {', '.join(self.entries)}; trains {names}")
+            lines += [self.train_memory] if self.train_memory else []
+            planned = [f"{k.removeprefix('memory.')} {v}" for k, v in self.memory.items()]
+            lines += [f"planned bytes: {'; '.join(planned)}"] if planned else []
         lines += [self._agreement_line(a) for a in self.agreement]
         return lines_text(lines)
 
