@@ -25,8 +25,8 @@ def with_head(graph: Graph, classes: int) -> Graph:
     """The graph whose last linear layer or convolution gives `classes` channels.
 
     Its weights are drawn anew, always the same ones, uniform within sqrt(6 / (inputs + classes))
-    (Glorot and Bengio 2010); its bias is 0. They keep their names and train. Raises ConvertError where
-    there is no such layer right before the one result.
+    (Glorot and Bengio 2010); its bias is 0. They keep their names and train. Raises ConvertError
+    where there is no such layer right before the one result.
     """
     if len(graph.outputs) != 1:
         raise ConvertError(f"a new head needs one output, the model has {list(graph.output_names)}")
