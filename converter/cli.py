@@ -21,7 +21,7 @@ from converter.training import NORMS, TrainSpec
 from ir.files import write_whole
 from ir.version import version
 from lite_runtime import LiteError
-from lite_runtime.console import exit_code
+from lite_runtime.console import exit_code, lines_text
 from lite_runtime.files import read_arrays, read_file
 
 EXAMPLES = """examples:
@@ -64,6 +64,7 @@ def _run(args: argparse.Namespace) -> int:
         "check_data": _arrays(args.check_data),
         "tol": args.tol,
         "sign": _key(args.sign),
+        "explain": args.explain,
     }
     if args.train:
         options["train"] = TrainSpec(
@@ -74,7 +75,12 @@ def _run(args: argparse.Namespace) -> int:
         found = bisect(args.model, **options)
         print(f"{found} is the first step that breaks agreement" if found else "every step agrees")
         return 1 if found else 0
-    report = convert(args.model, _target(args), **options)
+    try:
+        report = convert(args.model, _target(args), **options)
+    except ConvertError as e:
+        if args.explain and e.places:
+            print(lines_text([str(place) for place in e.places]))
+        raise
     print(report.to_json() if args.json else report)
     if args.report:
         try:
@@ -151,6 +157,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_quantization(p.add_argument_group("quantization"))
     _add_training(p.add_argument_group("training on the device"))
     _add_checks(p.add_argument_group("checks"))
+    p.add_argument(
+        "--explain",
+        action="store_true",
+        help="say of each node where it comes from and why it is what it is, and what cannot be "
+        "converted",
+    )
     p.add_argument("--sign", metavar="KEY", help="Ed25519 private key file: 32 bytes, hex or PEM")
     p.add_argument("--config", metavar="F.toml", help="flags from a file; those given here win")
     p.add_argument("--report", metavar="F.json", help="write the report as JSON")

@@ -14,6 +14,7 @@ import numpy as np
 from converter import check
 from converter.budget import within_memory
 from converter.errors import ConvertError
+from converter.explain import Provenance, rows
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
@@ -53,6 +54,7 @@ class Options:
     tol: float | None = None
     sign: bytes | None = None
     metadata: Mapping[str, str] | None = None
+    explain: bool = False
 
     def __post_init__(self) -> None:
         asked = self.quantization
@@ -136,6 +138,7 @@ class _Conversion:
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
         self.quantization, self.train = asked.quantization, asked.train
+        self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance = asked.tolerance
 
     def run(self) -> bytes:
@@ -143,6 +146,10 @@ class _Conversion:
         shared = len(self.model.entries) > 1 and not self.train
         self.fit_memory()
         done = self.polished() if shared else self.optimised()
+        if self.asked.explain:
+            self.report.explain = rows(
+                done.entries["infer"], self.source_nodes(), self.known, self.whys
+            )
         self.report.nodes = count_nodes(done.entries["infer"])
         self.report.int8_nodes = count_int8(done.entries["infer"])
         self.report.entries = list(done.entries)
@@ -158,6 +165,13 @@ class _Conversion:
         else:
             self.check(data)
         return data
+
+    def source_nodes(self) -> list[tuple[str, str]]:
+        """Names and operators of an ONNX model's nodes; of our own models all are in the graph."""
+        if self.report.source_kind != "onnx":
+            return []
+        nodes = enumerate(parse(self.source).graph.node)
+        return [(n.name or f"node {i} {n.op_type} ''", n.op_type) for i, n in nodes]
 
     def fit_memory(self) -> None:
         """Narrow what trains to the memory that it may take."""
@@ -192,9 +206,12 @@ class _Conversion:
     def optimised(self) -> Model:
         """A model of its entry `infer` alone, and those that training adds."""
         first = choose_weights(self.entry, self.train)
-        steps = list(optimise(first, self.passes))
-        self.report.passes = [{"pass": name, "nodes": len(g.nodes)} for name, g in steps]
-        graph = steps[-1][1] if steps else first
+        known = Provenance.of(first)
+        graph, self.report.passes = first, []
+        for run in self.passes:
+            graph = known.after(run.__name__, run, graph)
+            self.report.passes.append({"pass": run.__name__, "nodes": len(graph.nodes)})
+        self.known = known
         if self.quantization:
             graph = self.quantized(graph)
         if self.train is None:
@@ -211,7 +228,7 @@ class _Conversion:
                 "name fewer (--trainable)"
             )
         self.report.layers, self.report.score = found.layers, found.score
-        self.report.kept_float = found.kept_float
+        self.report.kept_float, self.whys = found.kept_float, found.whys
         return found.graph
 
     def found(self, graph: Graph) -> Found:

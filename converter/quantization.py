@@ -45,6 +45,7 @@ class Found:
 
     graph: Graph
     layers: list[dict[str, Any]]
+    whys: dict[str, str] = field(default_factory=dict)  # by source: why it is smaller or not
     kept_float: list[str] = field(default_factory=list)
     score: dict[str, Any] = field(default_factory=dict)
 
@@ -92,6 +93,7 @@ def quantized(
     from cloud.compress.quantize import Quantized, calibrated
     from cloud.compress.search import against, keep_until, ranked_sources
     from cloud.compress.weights import Scheme, compressed_weights
+    from converter.explain import reasons
 
     samples = _samples(graph, calibration or check_data)
     if asked.kind == "int8":
@@ -111,7 +113,8 @@ def quantized(
 
     if asked.max_drop is None:
         made = build(())
-        return Found(made.graph, _rows(layer_noise(made, samples)))
+        whys = reasons(made.source, made.stored, (), asked.keep_float)
+        return Found(made.graph, _rows(layer_noise(made, samples)), whys)
     data = check_data or samples
     check.check_data(graph, data, "check data")
     labels = next((np.asarray(data[k]) for k in LABELS if k in data), None)
@@ -127,7 +130,9 @@ def quantized(
         "float": own, "quantized": kept.score, "max_drop": asked.max_drop, "tried": kept.tried,
     }  # fmt: skip
     layers = _rows(layer_noise(kept.quantized, samples))
-    return Found(kept.quantized.graph, layers, ranked_sources(kept.nodes), said)
+    made = kept.quantized
+    whys = reasons(made.source, made.stored, kept.nodes, asked.keep_float)
+    return Found(made.graph, layers, whys, ranked_sources(kept.nodes), said)
 
 
 def _samples(graph: Graph, data: Mapping[str, Array] | None) -> dict[str, Array]:

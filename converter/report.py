@@ -53,6 +53,8 @@ class Report:
     score: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
     trainable: list[str] = field(default_factory=list)
+    # with explain: for each node, node, op, type, from (nodes of the source) and why
+    explain: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, str] = field(default_factory=dict)  # of entries, as the metadata promise it
     train_memory: str = ""  # what trains within the memory that was given
     checked_inputs: int = 0
@@ -92,6 +94,7 @@ class Report:
             lines += [self.train_memory] if self.train_memory else []
             planned = [f"{k.removeprefix('memory.')} {v}" for k, v in self.memory.items()]
             lines += [f"planned bytes: {'; '.join(planned)}"] if planned else []
+        lines += [_explained(row) for row in self.explain]
         lines += [self._agreement_line(a) for a in self.agreement]
         return lines_text(lines)
 
@@ -125,6 +128,13 @@ class Report:
             f"{row['op']:<20} {row['source']}"
             for row in self.layers
         ]
+
+
+def _explained(row: dict[str, Any]) -> str:
+    text = f"  {row['op']} {row['node'] or '(made here)'}: {row['type']}"
+    parts = [p for p in row["from"] if p != row["node"]]
+    text += f"; {row['why']}" if row["why"] else ""
+    return text + (f"; with {', '.join(parts)}" if parts else "")
 
 
 def decibels(rms: float) -> str:

@@ -43,6 +43,10 @@ class Place:
     reason: str
     hint: str = ""
 
+    def __str__(self) -> str:
+        text = f"{self.operator} {self.label}: {self.reason}"
+        return f"{text}; {self.hint}" if self.hint else text
+
     @property
     def label(self) -> str:
         return self.name or f"node {self.index}"

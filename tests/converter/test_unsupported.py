@@ -70,6 +70,4 @@ def test_a_hint_says_what_would_help(operator: str, domain: str, hint: str) -> N
 
 
 def test_an_operator_that_the_standard_writes_out_says_so() -> None:
-    hint = nearest("NegativeLogLikelihoodLoss", "", {})
-    assert hint.startswith("ONNX defines it by ") or hint.startswith("cut the graph")
     assert nearest("Shrink", "", {}).startswith("ONNX defines it by ")
