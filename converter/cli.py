@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from cloud.train.optim import from_text
+from converter import flags
 from converter.errors import ConvertError
-from converter.pipeline import KINDS, QUANTIZE, bisect, convert
-from converter.training import LOSSES, TrainSpec
+from converter.flags import MOST_CONFIG_BYTES
+from converter.losses import LOSSES
+from converter.pipeline import KINDS, bisect, convert
+from converter.quantization import parsed
+from converter.training import NORMS, TrainSpec
 from ir.files import write_whole
 from ir.version import version
 from lite_runtime import LiteError
-from lite_runtime.console import exit_code, one_line, printable
+from lite_runtime.console import exit_code, lines_text
 from lite_runtime.files import read_arrays, read_file
 
 EXAMPLES = """examples:
@@ -30,7 +31,6 @@ EXAMPLES = """examples:
   ms-convert model.onnx --input image=batch,3,224,224 --report report.json
   ms-convert saved.ms -o fast.ms --sign release.key
 """
-MOST_CONFIG_BYTES = 1 << 20  # of a file of flags or a key
 DEFAULT_OPTIMIZER = TrainSpec().optimizer
 
 
@@ -55,19 +55,32 @@ def _run(args: argparse.Namespace) -> int:
         "outputs": args.output,
         "quantize": args.quantize,
         "calibration": _arrays(args.calibration),
+        "calibrate": args.calibrate,
+        "equalize": args.equalize,
+        "correct_bias": args.correct_bias,
         "keep_float": args.keep_float,
+        "max_drop": args.max_drop,
         "check": args.check,
         "check_data": _arrays(args.check_data),
         "tol": args.tol,
         "sign": _key(args.sign),
+        "explain": args.explain,
     }
     if args.train:
-        options["train"] = TrainSpec(args.loss, args.optimizer, args.trainable, args.accumulate)
+        options["train"] = TrainSpec(
+            args.loss, args.optimizer, args.trainable, args.accumulate, args.head,
+            args.batch_norm, args.train_memory, args.train_batch,
+        )  # fmt: skip
     if args.bisect:
         found = bisect(args.model, **options)
         print(f"{found} is the first step that breaks agreement" if found else "every step agrees")
         return 1 if found else 0
-    report = convert(args.model, _target(args), **options)
+    try:
+        report = convert(args.model, _target(args), **options)
+    except ConvertError as e:
+        if args.explain and e.places:
+            print(lines_text([str(place) for place in e.places]))
+        raise
     print(report.to_json() if args.json else report)
     if args.report:
         try:
@@ -84,13 +97,26 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     if args.quantize == "int8" and not args.calibration:
         parser.error("--quantize int8 needs --calibration F.npz")
     if args.calibration and args.quantize == "none":
-        parser.error("--calibration is for --quantize int8; --check-data gives inputs to compare")
-    if args.keep_float and args.quantize == "none":
-        parser.error("--keep-float is for --quantize")
+        parser.error("--calibration is for --quantize; --check-data gives inputs to compare")
+    try:
+        parsed(
+            args.quantize,
+            calibrate=args.calibrate,
+            equalize=args.equalize,
+            correct_bias=args.correct_bias,
+            keep_float=args.keep_float,
+            max_drop=args.max_drop,
+        )
+    except ConvertError as e:
+        parser.error(str(e))
     changed = args.trainable != ["*"] or args.optimizer != DEFAULT_OPTIMIZER
-    changed = changed or args.accumulate or args.loss != "softmax_cross_entropy"
+    changed = changed or args.accumulate or args.loss != TrainSpec().loss or args.head
+    changed = changed or args.batch_norm != "frozen" or args.train_memory
     if not args.train and changed:
-        parser.error("--loss, --optimizer, --trainable and --accumulate are for --train")
+        parser.error(
+            "--loss, --optimizer, --trainable, --accumulate, --head, --batch-norm and "
+            "--train-memory are for --train"
+        )
     if not args.o and args.kind != "onnx" and Path(args.model).suffix == ".ms" and not args.bisect:
         parser.error("-o is needed: the default would overwrite the source")
     if args.report and any(_is_same(args.report, path) for path in (args.model, _target(args))):
@@ -108,7 +134,7 @@ def _is_same(a: str, b: str) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    p = _WithConfig(
+    p = flags.WithConfig(
         prog="ms-convert",
         description="Convert an ONNX model, or one of our own, to a checked .ms file.",
         epilog=EXAMPLES,
@@ -122,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--input",
         action="append",
-        type=_shape,
+        type=flags.shape,
         default=[],
         metavar="NAME=SIZES",
         help="shape of an input: image=1,3,224,224; a name is a free size: image=batch,3,224,224",
@@ -131,6 +157,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_quantization(p.add_argument_group("quantization"))
     _add_training(p.add_argument_group("training on the device"))
     _add_checks(p.add_argument_group("checks"))
+    p.add_argument(
+        "--explain",
+        action="store_true",
+        help="say of each node where it comes from and why it is what it is, and what cannot be "
+        "converted",
+    )
     p.add_argument("--sign", metavar="KEY", help="Ed25519 private key file: 32 bytes, hex or PEM")
     p.add_argument("--config", metavar="F.toml", help="flags from a file; those given here win")
     p.add_argument("--report", metavar="F.json", help="write the report as JSON")
@@ -140,7 +172,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_quantization(p: Any) -> None:
-    p.add_argument("--quantize", choices=QUANTIZE, default="none")
+    p.add_argument(
+        "--quantize",
+        default="none",
+        metavar="KIND",
+        help="none (default), fp16, int8 (arithmetic too), int8-weights[:group=N], "
+        "int4-weights[:group=32]",
+    )
     p.add_argument("--calibration", metavar="F.npz", help="sample inputs: arrays by input name")
     p.add_argument(
         "--keep-float",
@@ -149,14 +187,37 @@ def _add_quantization(p: Any) -> None:
         metavar="PATTERN",
         help="nodes, by name or by their weight's, that stay float32",
     )
+    p.add_argument(
+        "--calibrate",
+        default="min-max",
+        metavar="METHOD",
+        help="ranges by: min-max (default), percentile[:percentile=99.99], mse, kl",
+    )
+    p.add_argument("--equalize", action="store_true", help="balance weights across layers first")
+    p.add_argument(
+        "--correct-bias", action="store_true", help="undo what rounded weights do to means"
+    )
+    p.add_argument(
+        "--max-drop",
+        type=flags.tolerance,
+        metavar="SHARE",
+        help="keep as few layers float32 as lose no more than this of the accuracy on the "
+        "labels in --check-data (an array `label`), else of the agreement with the source",
+    )
 
 
 def _add_training(p: Any) -> None:
     p.add_argument("--train", action="store_true", help="add the entries loss and train")
-    p.add_argument("--loss", choices=sorted(LOSSES), default="softmax_cross_entropy")
+    p.add_argument(
+        "--loss",
+        type=flags.loss,
+        default=TrainSpec().loss,
+        metavar="NAME[:k=v]",
+        help=f"{', '.join(sorted(LOSSES))} (default {TrainSpec().loss})",
+    )
     p.add_argument(
         "--optimizer",
-        type=_optimizer,
+        type=flags.optimizer,
         default=DEFAULT_OPTIMIZER,
         metavar="NAME[:k=v,…]",
         help=f"sgd, momentum, adam or adamw (default {DEFAULT_OPTIMIZER})",
@@ -169,6 +230,31 @@ def _add_training(p: Any) -> None:
         help="weights that train, by name; all others are frozen (default: all train)",
     )
     p.add_argument(
+        "--head",
+        type=flags.positive,
+        metavar="N",
+        help="replace the last layer by a new one of N",
+    )
+    p.add_argument(
+        "--batch-norm",
+        choices=NORMS,
+        default="frozen",
+        help="whether batch norms that train take their moments from the batch (default: frozen)",
+    )
+    p.add_argument(
+        "--train-memory",
+        type=flags.size,
+        metavar="SIZE",
+        help="train as many of the last layers, and biases, as a step finds room for: 2MB, 512kB",
+    )
+    p.add_argument(
+        "--train-batch",
+        type=flags.positive,
+        default=TrainSpec().batch,
+        metavar="N",
+        help=f"examples of a step that --train-memory plans for (default {TrainSpec().batch})",
+    )
+    p.add_argument(
         "--accumulate", action="store_true", help="add entries that do a training step in parts"
     )
 
@@ -176,7 +262,7 @@ def _add_training(p: Any) -> None:
 def _add_checks(p: Any) -> None:
     p.add_argument(
         "--check",
-        type=_positive,
+        type=flags.positive,
         default=4,
         metavar="N",
         help="inputs to compare on (default 4)",
@@ -184,91 +270,13 @@ def _add_checks(p: Any) -> None:
     p.add_argument("--check-data", metavar="F.npz", help="real inputs to compare on")
     p.add_argument(
         "--tol",
-        type=_tolerance,
+        type=flags.tolerance,
         help="largest error: of float32 the largest difference over the largest value (default "
         "1e-4), of int8 the root mean square over that of the value (default 0.1)",
     )
     p.add_argument(
         "--bisect", action="store_true", help="write nothing; name the step that breaks agreement"
     )
-
-
-class _WithConfig(argparse.ArgumentParser):
-    """A parser that takes defaults from the file of --config."""
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        first, _ = super().parse_known_args(args)
-        if first.config:
-            self.set_defaults(**self._config(first.config))
-        return super().parse_args(args, namespace)
-
-    def error(self, message: str) -> NoReturn:
-        super().error(printable(message))
-
-    def _config(self, path: str) -> dict[str, Any]:
-        """The flags of the file, as if they stood on a command line."""
-        try:
-            flags = tomllib.loads(read_file(path, MOST_CONFIG_BYTES).decode())
-        except OSError as e:
-            self.error(one_line(e))
-        except LiteError as e:
-            self.error(str(e))
-        except (ValueError, RecursionError) as e:  # no text, no TOML, or nested without end
-            self.error(f"{path}: {e}")
-        own = ("config", "help", "version")
-        taken = [a for a in self._actions if a.option_strings and a.dest not in own]
-        actions = {text.lstrip("-"): a for a in taken for text in a.option_strings}
-        if unknown := flags.keys() - actions.keys():
-            have = ", ".join(sorted(a.option_strings[-1].lstrip("-") for a in taken))
-            self.error(f"{path}: unknown flags {sorted(unknown)}; there are {have}")
-        line = ["model"]
-        for name, value in flags.items():
-            flag = actions[name].option_strings[-1]
-            if actions[name].nargs == 0:
-                if not isinstance(value, bool):
-                    self.error(f"{path}: {name} is {value!r}, want true or false")
-                line += [flag] if value else []
-            elif isinstance(value, list):
-                every = isinstance(actions[name].nargs, str)
-                line += [flag, *map(str, value)] if every else [f"{flag}={v}" for v in value]
-            else:
-                line += [flag, str(value)]
-        read = vars(super().parse_args(line))
-        return {actions[name].dest: read[actions[name].dest] for name in flags}
-
-
-def _shape(text: str) -> tuple[str, list[int | str]]:
-    name, _, sizes = text.partition("=")
-    parts = [s.strip() for s in sizes.split(",")]
-    if not name or not all(
-        (p.isdecimal() and len(p) < 12 and int(p) > 0) or p.isidentifier() for p in parts
-    ):
-        raise argparse.ArgumentTypeError(f"{text!r}: want NAME=SIZES such as x=batch,3,224,224")
-    return name, [int(p) if p.isdecimal() else p for p in parts]
-
-
-def _optimizer(text: str) -> str:
-    try:
-        from_text(text)
-    except ValueError as e:
-        raise argparse.ArgumentTypeError(str(e)) from None
-    return text
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
-    return int(text)
-
-
-def _tolerance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value >= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 0")
-    return value
 
 
 def _arrays(path: str | None) -> dict[str, np.ndarray] | None:

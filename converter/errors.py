@@ -1,9 +1,21 @@
 """The exceptions of the converter; each message is one line: where, what, what was wanted."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from converter.unsupported import Place
+
 
 class ConvertError(Exception):
-    """A model that cannot be converted, or that does not agree with its source."""
+    """A model that cannot be converted, or that does not agree with its source.
+
+    `places`: the nodes that cannot be converted, where it is for them.
+    """
+
+    places: tuple[Place, ...] = ()
 
 
 class UnsupportedError(ConvertError):
-    """Operators of the source model that have no counterpart; lists them all."""
+    """Operators of the source model, or uses of them, that have no counterpart; lists them all."""

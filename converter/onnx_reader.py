@@ -8,17 +8,18 @@ of exporters folds away while it is read.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from converter.errors import ConvertError, UnsupportedError
+from converter.errors import ConvertError
 from converter.onnx_functions import written_out
 from converter.onnx_rules import RULES, Item, Reader, as_value
 from converter.onnx_rules.common import narrow, without_nan
+from converter.unsupported import Problems
 from ir.dtype import DType
 from ir.errors import IrError
 from ir.graph import Graph, Model, Value, Weight
@@ -36,7 +37,7 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     """The model's graph as entry `infer`. `source`: a path, bytes or an onnx.ModelProto.
 
     `shapes` replaces input shapes (a name makes a free dimension); `outputs` cuts the graph there.
-    Raises ConvertError, or UnsupportedError that lists every operator without a rule.
+    Raises ConvertError, or UnsupportedError that lists every node that has no counterpart.
     """
     onnx = import_onnx()
     proto = parse(source)
@@ -47,7 +48,7 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     if unknown := [name for name in wanted if name not in have]:
         raise ConvertError(f"no output {unknown}; there are {', '.join(made) or 'none'}")
     nodes = _needed(graph, wanted)
-    _refuse_unknown(nodes)
+    problems = Problems(RULES, DOMAINS)
     opset = max((o.version for o in proto.opset_import if o.domain in DOMAINS), default=1)
     reader = Reader(opset)
     env: dict[str, Item] = {"": None}
@@ -58,7 +59,9 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
         raise ConvertError(f"no input {sorted(unknown)}; has {[v.name for v in inputs]}")
     env |= {v.name or "": v for v in inputs}
     for i, node in nodes:
-        _apply(onnx, reader, node, f"node {i} {node.op_type} {node.name!r}", env)
+        where = f"node {i} {node.op_type} {node.name!r}"
+        problems.attempt(i, node, partial(_apply, onnx, reader, node, where, env))
+    problems.raise_if_any()
     results = tuple(as_value(_find(env, name)) for name in wanted)
     metadata = {"source": f"onnx opset {opset}", "producer": proto.producer_name}
     entry = Graph(tuple(inputs), results, tuple(wanted))
@@ -122,19 +125,6 @@ def _needed(graph: Any, wanted: Sequence[str]) -> list[tuple[int, Any]]:
             needed.append((i, node))
             names.update(node.input)
     return needed[::-1]
-
-
-def _refuse_unknown(nodes: Sequence[tuple[int, Any]]) -> None:
-    counts: Counter[str] = Counter()
-    first: dict[str, str] = {}
-    for i, node in nodes:
-        kind = node.op_type if node.domain in DOMAINS else f"{node.domain}.{node.op_type}"
-        if kind not in RULES:
-            counts[kind] += 1
-            first.setdefault(kind, node.name or f"node {i}")
-    if counts:
-        texts = [f"{kind} ×{n} (first: {first[kind]})" for kind, n in sorted(counts.items())]
-        raise UnsupportedError("unsupported operators: " + ", ".join(texts))
 
 
 def _apply(onnx: Any, reader: Reader, node: Any, where: str, env: dict[str, Item]) -> None:

@@ -12,23 +12,24 @@ from typing import Any
 import numpy as np
 
 from converter import check
+from converter.budget import within_memory
 from converter.errors import ConvertError
+from converter.explain import Provenance, rows
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
+from converter.quantization import TOLERANCE, Found, Quantization, parsed
+from converter.quantization import quantized as quantized_graph
 from converter.report import Report, count_int8, count_nodes
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
 from ir.errors import IrError
 from ir.files import write_whole
 from ir.graph import Array, Graph, Model
+from ir.passes import applied
 from lite_runtime.files import read_file
 
-QUANTIZE = ("none", "int8")
 KINDS = ("onnx", "ms")
-# Default of `tol`. Float32: the largest difference over the largest value. int8: the root mean
-# square of the difference over that of the value; 0.1 is 20 dB of signal to noise.
-TOLERANCE = {"none": 1e-4, "int8": 0.1}
 Arrays = Mapping[str, Array]
 Source = str | Path | bytes | Model
 
@@ -42,29 +43,42 @@ class Options:
     outputs: Sequence[str] = ()
     quantize: str = "none"
     calibration: Arrays | None = None
+    calibrate: str = "min-max"
+    equalize: bool = False
+    correct_bias: bool = False
     keep_float: Sequence[str] = ()
+    max_drop: float | None = None
     train: TrainSpec | None = None
     check: int = 4
     check_data: Arrays | None = None
     tol: float | None = None
     sign: bytes | None = None
     metadata: Mapping[str, str] | None = None
+    explain: bool = False
 
     def __post_init__(self) -> None:
-        if self.quantize not in QUANTIZE:
-            raise ConvertError(f"quantize is {self.quantize!r}, want one of {', '.join(QUANTIZE)}")
+        asked = self.quantization
         if self.kind not in (None, *KINDS):
             raise ConvertError(f"kind is {self.kind!r}, want one of {', '.join(KINDS)}")
-        if self.quantize == "int8" and not self.calibration:
+        if asked.kind == "int8" and not self.calibration:
             raise ConvertError("quantize int8 needs calibration data: arrays by input name")
-        if self.keep_float and self.quantize == "none":
-            raise ConvertError("keep_float is for quantize: everything is float32")
         if self.check < 1:
             raise ConvertError(f"check is {self.check}, want at least 1 input")
 
     @property
+    def quantization(self) -> Quantization:
+        return parsed(
+            self.quantize,
+            calibrate=self.calibrate,
+            equalize=self.equalize,
+            correct_bias=self.correct_bias,
+            keep_float=tuple(self.keep_float),
+            max_drop=self.max_drop,
+        )
+
+    @property
     def tolerance(self) -> float:
-        return TOLERANCE[self.quantize] if self.tol is None else self.tol
+        return TOLERANCE[self.quantization.kind] if self.tol is None else self.tol
 
 
 def convert(
@@ -123,27 +137,66 @@ class _Conversion:
             raise ConvertError(f"{report.source}: no entry infer; has {list(self.model.entries)}")
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
+        self.quantization, self.train = asked.quantization, asked.train
+        self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance = asked.tolerance
 
     def run(self) -> bytes:
         """The bytes of the file, which agrees with the source."""
-        shared = len(self.model.entries) > 1 and not self.asked.train
+        shared = len(self.model.entries) > 1 and not self.train
+        self.fit_memory()
         done = self.polished() if shared else self.optimised()
+        if self.asked.explain:
+            self.report.explain = rows(
+                done.entries["infer"], self.source_nodes(), self.known, self.whys
+            )
         self.report.nodes = count_nodes(done.entries["infer"])
         self.report.int8_nodes = count_int8(done.entries["infer"])
         self.report.entries = list(done.entries)
         if any(g.updates for g in done.entries.values()):
             self.report.trainable = [w.name or "" for w in done.weights if w.trainable]
-        if self.asked.train:
-            done.metadata.update(promises(model_file.write(done)))
+        if self.train:
+            self.report.memory = promises(model_file.write(done))
+            done.metadata.update(self.report.memory)
         data = model_file.write(done, sign_with=self.asked.sign)
         self.report.target_bytes = len(data)
-        self.check(data)
+        if self.train and self.train.head is not None:
+            self.check_without_head(data)
+        else:
+            self.check(data)
         return data
+
+    def source_nodes(self) -> list[tuple[str, str]]:
+        """Names and operators of an ONNX model's nodes; of our own models all are in the graph."""
+        if self.report.source_kind != "onnx":
+            return []
+        nodes = enumerate(parse(self.source).graph.node)
+        return [(n.name or f"node {i} {n.op_type} ''", n.op_type) for i, n in nodes]
+
+    def fit_memory(self) -> None:
+        """Narrow what trains to the memory that it may take."""
+        if self.train is not None and self.train.memory is not None:
+            plan = within_memory(self.entry, self.train, self.trained)
+            self.train, self.report.train_memory = plan.spec, plan.text
+
+    def trained(self, spec: TrainSpec) -> Model:
+        """The model that trains as `spec` says, in float32."""
+        graph = applied(self.passes, choose_weights(self.entry, spec))
+        return Model({name: _polished(g) for name, g in add_training(graph, spec).items()})
+
+    def check_without_head(self, data: bytes) -> None:
+        """A new head has no answers to compare with: those of the old one are, on the same way,
+        and the new one has to give numbers."""
+        train, self.train = self.train, None
+        self.check(model_file.write(self.optimised()))
+        self.train = train
+        answers = check.run_file(data, self.entry, self.inputs())
+        if not all(np.isfinite(a).all() for row in answers for a in row):
+            raise ConvertError(f"{self.report.source}: the model with a new head gives no numbers")
 
     def polished(self) -> Model:
         """A model whose entries share weights: nothing that would make new ones is done."""
-        if self.asked.quantize != "none":
+        if self.quantization:
             raise ConvertError(
                 f"{self.report.source}: has entries {', '.join(self.model.entries)}, which share "
                 "float32 weights; quantize with --train to make new ones"
@@ -152,33 +205,35 @@ class _Conversion:
 
     def optimised(self) -> Model:
         """A model of its entry `infer` alone, and those that training adds."""
-        graph = first = choose_weights(self.entry, self.asked.train)
-        for name, graph in optimise(first, self.passes):
-            self.report.passes.append({"pass": name, "nodes": len(graph.nodes)})
-        if self.asked.quantize == "int8":
+        first = choose_weights(self.entry, self.train)
+        known = Provenance.of(first)
+        graph, self.report.passes = first, []
+        for run in self.passes:
+            graph = known.after(run.__name__, run, graph)
+            self.report.passes.append({"pass": run.__name__, "nodes": len(graph.nodes)})
+        self.known = known
+        if self.quantization:
             graph = self.quantized(graph)
-        if self.asked.train is None:
+        if self.train is None:
             return self.with_entries({"infer": graph})
-        return self.with_entries(add_training(graph, self.asked.train))
+        return self.with_entries(add_training(graph, self.train))
 
     def quantized(self, graph: Graph) -> Graph:
-        from cloud.compress.noise import layer_noise
-        from cloud.compress.quantize import quantized
-
-        samples = dict(self.asked.calibration or {})
-        check.check_data(graph, samples, "calibration")
-        found = quantized(graph, samples, keep_float=self.asked.keep_float)
-        if self.asked.train and not count_int8(found.graph):
+        found = self.found(graph)
+        if self.train and not found.layers:
             raise ConvertError(
-                f"{self.report.source}: nothing can be int8, for what trains stays float32 and "
+                f"{self.report.source}: nothing can be {self.quantization.kind}, for what trains "
+                "stays float32 and "
                 f"{', '.join(w.name or '' for w in graph.weights if w.trainable)} train; "
                 "name fewer (--trainable)"
             )
-        self.report.layers = [
-            {"source": n.source, "op": n.operator, "sqnr_db": min(n.sqnr_db, 200.0)}
-            for n in layer_noise(found, samples)
-        ]
+        self.report.layers, self.report.score = found.layers, found.score
+        self.report.kept_float, self.whys = found.kept_float, found.whys
         return found.graph
+
+    def found(self, graph: Graph) -> Found:
+        given = self.asked.calibration, self.asked.check_data
+        return quantized_graph(graph, self.quantization, *given)
 
     def with_entries(self, entries: Mapping[str, Graph]) -> Model:
         last = {name: _polished(graph) for name, graph in entries.items()}
@@ -186,8 +241,8 @@ class _Conversion:
         for node in (n for g in last.values() for n in g.nodes if n.source not in known):
             node.source = ""  # a line of the program that converts is nothing to keep in a file
         metadata = {**self.model.metadata, **(self.asked.metadata or {})}
-        if self.asked.train:
-            metadata |= self.asked.train.metadata
+        if self.train:
+            metadata |= self.train.metadata
         return Model(last, metadata, self.model.symbol_ranges)
 
     def check(self, data: bytes) -> None:
@@ -199,7 +254,7 @@ class _Conversion:
         self.report.agreement = check.compare(self.entry.output_names, want, got)
         worst = self.report.worst
         if worst is not None and not self.report.agrees:
-            kind = "root mean square" if self.asked.quantize == "int8" else "relative"
+            kind = "root mean square" if self.quantization else "relative"
             raise ConvertError(
                 f"{self.report.source}: output {worst.output} differs from the source by "
                 f"{self.report.error_of(worst):.3g} ({kind}), tolerance {self.report.tolerance:g}; "
@@ -211,7 +266,7 @@ class _Conversion:
         want = self.wanted(inputs)
         for name, got in self.steps(inputs):
             found = check.compare(self.entry.output_names, want, got)
-            if name in ("quantize", "run") or self.asked.quantize == "none":
+            if name in ("quantize", "run") or not self.quantization:
                 limit, errors = self.asked.tolerance, map(self.report.error_of, found)
             else:  # before it is quantized a model is as exact as any float32 one
                 limit, errors = TOLERANCE["none"], (a.relative for a in found)
@@ -221,11 +276,11 @@ class _Conversion:
 
     def steps(self, inputs: Sequence[Arrays]) -> Iterator[tuple[str, list[list[Array]]]]:
         """Each step's name and answers."""
-        graph = first = choose_weights(self.entry, self.asked.train)
+        graph = first = choose_weights(self.entry, self.train)
         yield "read", [check.run_graph(first, x) for x in inputs]
         for name, graph in optimise(first, self.passes):
             yield name, [check.run_graph(graph, x) for x in inputs]
-        if self.asked.quantize == "int8":
+        if self.quantization:
             graph = self.quantized(graph)
             yield "quantize", [check.run_graph(graph, x) for x in inputs]
         data = model_file.write(self.with_entries({"infer": graph}))
@@ -244,9 +299,7 @@ class _Conversion:
 
 
 def _polished(graph: Graph) -> Graph:
-    for run in LAST_PASSES:
-        graph = run(graph)
-    return graph
+    return applied(LAST_PASSES, graph)
 
 
 def read(source: Source, asked: Options) -> tuple[Model, str, int]:

@@ -46,17 +46,26 @@ class Report:
     passes: list[dict[str, Any]] = field(default_factory=list)
     quantize: str = "none"
     int8_nodes: int = 0
-    layers: list[dict[str, Any]] = field(default_factory=list)  # int8 nodes: source, op, sqnr_db
+    # of every node that quantizing changed: source, op, sqnr_db, added
+    layers: list[dict[str, Any]] = field(default_factory=list)
+    kept_float: list[str] = field(default_factory=list)  # nodes, for the sake of `score`
+    # with max_drop: metric, float, quantized, max_drop, tried
+    score: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
     trainable: list[str] = field(default_factory=list)
+    # with explain: for each node, node, op, type, from (nodes of the source) and why
+    explain: list[dict[str, Any]] = field(default_factory=list)
+    memory: dict[str, str] = field(default_factory=dict)  # of entries, as the metadata promise it
+    train_memory: str = ""  # what trains within the memory that was given
     checked_inputs: int = 0
     tolerance: float = 0.0
     agreement: list[Agreement] = field(default_factory=list)
     seconds: float = 0.0
 
     def error_of(self, found: Agreement) -> float:
-        """What the tolerance limits: int8 is noise everywhere, float32 must be right everywhere."""
-        return found.rms if self.quantize == "int8" else found.relative
+        """What the tolerance limits: stored numbers are noise everywhere, float32 must be right
+        everywhere."""
+        return found.relative if self.quantize == "none" else found.rms
 
     @property
     def worst(self) -> Agreement | None:
@@ -78,29 +87,54 @@ class Report:
             f"nodes: {self.nodes_read} read, {count} written: {kinds}",
         ]
         if self.quantize != "none":
-            work = count - sum(self.nodes.get(k, 0) for k in BRIDGES)
-            lines.append(f"quantized: {self.quantize}, {self.int8_nodes} of {work} nodes")
-            lines += self._noisiest()
+            lines += self._quantized(count)
         if "train" in self.entries:
             names = ", ".join(self.trainable) or "nothing"
             lines.append(f"entries: {', '.join(self.entries)}; trains {names}")
+            lines += [self.train_memory] if self.train_memory else []
+            planned = [f"{k.removeprefix('memory.')} {v}" for k, v in self.memory.items()]
+            lines += [f"planned bytes: {'; '.join(planned)}"] if planned else []
+        lines += [_explained(row) for row in self.explain]
         lines += [self._agreement_line(a) for a in self.agreement]
         return lines_text(lines)
 
     def _agreement_line(self, a: Agreement) -> str:
         text = f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
         text += f"{a.max_difference:.3g}, relative {a.relative:.3g}"
-        if self.quantize == "int8":
+        if self.quantize != "none":
             text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
         text += f" (tolerance {self.tolerance:g})"
         if a.odd:
             text += f"; {a.odd} of the source's {a.count} numbers are NaN or infinite, here too"
         return text
 
-    def _noisiest(self) -> list[str]:
+    def _quantized(self, count: int) -> list[str]:
+        """What became of the layers, and how much each result differs from the float model's."""
+        work = count - sum(self.nodes.get(k, 0) for k in BRIDGES)
+        changed = self.int8_nodes if self.quantize == "int8" else len(self.layers)
+        lines = [f"quantized: {self.quantize}, {changed} of {work} nodes"]
+        if s := self.score:
+            kept = ", ".join(self.kept_float) or "nothing"
+            lines.append(
+                f"{s['metric']}: {s['float']:.4f} in float32, {s['quantized']:.4f} quantized "
+                f"(at most {s['max_drop']:g} less was wanted; {s['tried']} tried); "
+                f"stays float32: {kept}"
+            )
         worst = sorted(self.layers, key=lambda row: row["sqnr_db"])[:3]
         texts = [f"{row['source'] or row['op']} {row['sqnr_db']:.0f} dB" for row in worst]
-        return [f"noisiest layers: {', '.join(texts)}"] if texts else []
+        lines += [f"noisiest layers: {', '.join(texts)}"] if texts else []
+        return lines + [
+            f"  {row['sqnr_db']:5.1f} dB  adds {decibels(math.sqrt(row['added'])):>6}  "
+            f"{row['op']:<20} {row['source']}"
+            for row in self.layers
+        ]
+
+
+def _explained(row: dict[str, Any]) -> str:
+    text = f"  {row['op']} {row['node'] or '(made here)'}: {row['type']}"
+    parts = [p for p in row["from"] if p != row["node"]]
+    text += f"; {row['why']}" if row["why"] else ""
+    return text + (f"; with {', '.join(parts)}" if parts else "")
 
 
 def decibels(rms: float) -> str:

@@ -36,9 +36,14 @@ def symmetric_scale(w: Array, axis: int) -> Array:
 
 def quantize_weight(w: Array, scale: Array, axis: int) -> Array:
     """The weight as int8, with `scale` [k] along `axis`."""
-    per_channel = scale.reshape([-1 if i == axis else 1 for i in range(w.ndim)])
-    q: Array = np.clip(round_half_away(w / per_channel), -HIGHEST, HIGHEST).astype(np.int8)
+    exact = round_half_away(w / along(scale, axis, w.ndim))
+    q: Array = np.clip(exact, -HIGHEST, HIGHEST).astype(np.int8)
     return q
+
+
+def along(numbers: Array, axis: int, rank: int) -> Array:
+    """One number a channel, [k], in the shape that stretches along `axis` of a tensor."""
+    return numbers.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
 def quantize_bias(b: Array, x_scale: float, w_scale: Array) -> Array:

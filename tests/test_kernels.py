@@ -33,8 +33,8 @@ def listed(isa: str) -> list[tuple[str, str]]:
 
 AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 FLAGS = {  # what a kernel's instruction set needs, as Linux names it
-    "avx2": {"avx2", "fma"},
-    "avxvnni": {"avx2", "fma", "avx_vnni"},
+    "avx2": {"avx2", "fma", "f16c"},
+    "avxvnni": {"avx2", "fma", "f16c", "avx_vnni"},
     "avx512": AVX512,
     "avx512vnni": AVX512 | {"avx512_vnni"},
     "neon": {"asimd"},

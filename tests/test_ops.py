@@ -19,7 +19,7 @@ from tests.helpers import ROOT, check_vjp, sample_arrays64, sample_graph
 ALL_OPS = [pytest.param(op, id=op.name) for op in OPS.values()]
 ALL_SAMPLES = [pytest.param(op, case, id=f"{op.name}[{case}]") for op, case in samples()]
 # The gradient is meant to differ from the function's own; each has a test of its own.
-SURROGATE_GRADIENTS = {"fake_quantize", "stop_gradient"}
+SURROGATE_GRADIENTS = {"fake_quantize", "stop_gradient", "compressed_linear"}
 DIFFERENTIABLE = [
     pytest.param(op, case, id=f"{op.name}[{case}]")
     for op, case in samples()

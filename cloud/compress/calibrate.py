@@ -7,37 +7,76 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from tqdm import tqdm
 
+from cloud.compress.ranges import BINS, Histogram, Method, MinMax, Range
 from cloud.train.engine import engine_for
 from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Array, Graph, Model, Value
 from ir.symbol import evaluate
 
-Range = tuple[float, float]
 Samples = Mapping[str, Array]  # arrays by input name, examples along axis 0
 BATCH = 32
 BATCH_BYTES = 256 << 20  # of watched values, so that a batch of large images is a smaller one
 
 
-def observe(graph: Graph, samples: Samples, *, engine: str = "lite") -> dict[Value, Range]:
-    """The smallest and largest number in each float32 input and intermediate value.
+def observe(
+    graph: Graph, samples: Samples, *, method: Method | None = None, engine: str = "lite"
+) -> dict[Value, Range]:
+    """The range to store each float32 input and intermediate value in, by default from its
+    smallest to its largest number.
 
     Raises ShapeError where a name or the number of examples does not fit, or a value is not finite.
     """
     values = [v for v in graph.inputs if v.dtype is DType.f32]
     values += [v for n in graph.nodes for v in n.results if v.dtype is DType.f32]
     low, high = np.full(len(values), np.inf), np.full(len(values), -np.inf)
-    shown = tqdm(
-        watch(graph, values, samples, engine=engine), "calibrating", leave=False, disable=None
-    )
-    for seen in shown:
-        for i, array in enumerate(seen):
-            if array.size:
-                low[i], high[i] = min(low[i], array.min()), max(high[i], array.max())
+    for i, array in _shown(graph, values, samples, engine):
+        low[i], high[i] = min(low[i], array.min()), max(high[i], array.max())
     if not np.isfinite([low, high]).all():
         bad = values[int(np.argmin(np.isfinite(low) & np.isfinite(high)))]
         raise ShapeError(f"calibration: {bad!r} is empty or not finite on the samples")
-    return {v: (float(a), float(b)) for v, a, b in zip(values, low, high, strict=True)}
+    if method is None or not method.needs_histogram:
+        method = MinMax()
+        counts = np.zeros((len(values), 1), np.int64)
+    else:
+        counts = np.zeros((len(values), BINS), np.int64)
+        for i, array in _shown(graph, values, samples, engine):
+            counts[i] += _histogram(array, low[i], high[i])
+    seen = [Histogram(float(a), float(b), c) for a, b, c in zip(low, high, counts, strict=True)]
+    return {
+        v: (h.low, h.high) if h.low == h.high else method.range(h)
+        for v, h in zip(values, seen, strict=True)
+    }
+
+
+def channel_means(
+    graph: Graph, values: Sequence[Value], samples: Samples, *, engine: str = "lite"
+) -> dict[Value, Array]:
+    """The mean of each channel (last axis) of `values` over the samples, float64 [c]."""
+    sums = [np.zeros(int(v.shape[-1])) for v in values]  # type: ignore[arg-type]
+    counts = [0] * len(values)
+    for i, array in _shown(graph, values, samples, engine):
+        rows = array.reshape(-1, array.shape[-1])
+        sums[i] += rows.sum(0, dtype=np.float64)
+        counts[i] += len(rows)
+    return {v: s / max(n, 1) for v, s, n in zip(values, sums, counts, strict=True)}
+
+
+def _shown(
+    graph: Graph, values: Sequence[Value], samples: Samples, engine: str
+) -> Iterator[tuple[int, Array]]:
+    """(place in `values`, array) for each batch, with progress; empty arrays are left out."""
+    seen = watch(graph, values, samples, engine=engine)
+    for arrays in tqdm(seen, "calibrating", leave=False, disable=None):
+        yield from ((i, a) for i, a in enumerate(arrays) if a.size)
+
+
+def _histogram(array: Array, low: float, high: float) -> Array:
+    """Counts in BINS equal bins between the bounds."""
+    if low == high:
+        return np.zeros(BINS, np.int64)
+    place = ((array.reshape(-1) - np.float64(low)) * (BINS / (high - low))).astype(np.int64)
+    return np.bincount(np.minimum(place, BINS - 1), minlength=BINS)
 
 
 def watch(

@@ -10,26 +10,35 @@ import numpy as np
 
 from cloud.compress.calibrate import Samples, watch
 from cloud.compress.quantize import MOVES, Quantized
-from ir.graph import Array
+from ir.graph import Array, Node
 
 EXAMPLES = 8  # enough to rank layers
 
 
 @dataclass(frozen=True)
 class LayerNoise:
-    """`sqnr_db`: signal to quantization noise of the result, after all layers up to this one."""
+    """Of the result of `node`: `sqnr_db`, signal to quantization noise after all layers up to this
+    one; `added`, the share of noise to signal (of powers) beyond that of its noisiest input."""
 
-    source: str
-    operator: str
+    node: Node
     sqnr_db: float
+    added: float
+
+    @property
+    def source(self) -> str:
+        return self.node.source
+
+    @property
+    def operator(self) -> str:
+        return self.node.op.name
 
 
 def layer_noise(quantized: Quantized, samples: Samples) -> list[LayerNoise]:
-    """The noise of every int8 node's result, in order of the graph.
+    """The noise of every changed node's result, in order of the graph.
 
-    The value of the float graph is the signal; what the int8 graph differs by is the noise.
+    The value of the float graph is the signal; what the quantized graph differs by is the noise.
     """
-    stored = [(v, s) for v, s in quantized.stored.items() if v.node and v.node.op.name not in MOVES]
+    stored = [(v, s) for v, s in quantized.stored.items() if v.node]
     floats = watch(quantized.source, [v for v, _ in stored], samples, most=EXAMPLES)
     ints = watch(quantized.graph, [s.value for _, s in stored], samples, most=EXAMPLES)
     signal, noise = np.zeros(len(stored)), np.zeros(len(stored))
@@ -38,10 +47,18 @@ def layer_noise(quantized: Quantized, samples: Samples) -> list[LayerNoise]:
             real = (got[i].astype(np.float64) - s.zero) * s.scale
             signal[i] += np.square(want[i], dtype=np.float64).sum()
             noise[i] += np.square(want[i] - real).sum()
-    return [
-        LayerNoise(v.node.source, v.node.op.name, decibels(a, b))  # type: ignore[union-attr]
-        for (v, _), a, b in zip(stored, signal, noise, strict=True)
-    ]
+    share = {
+        v: b / a if a else float(b > 0) for (v, _), a, b in zip(stored, signal, noise, strict=True)
+    }
+    found = []
+    for (v, _), a, b in zip(stored, signal, noise, strict=True):
+        node = v.node
+        assert node is not None
+        if node.op.name in MOVES:
+            continue
+        before = max((share.get(x, 0.0) for x in node.present_inputs), default=0.0)
+        found.append(LayerNoise(node, decibels(a, b), max(share[v] - before, 0.0)))
+    return found
 
 
 def sqnr_db(want: Sequence[Array], got: Sequence[Array]) -> float:

@@ -1,20 +1,22 @@
 """Post-training int8 quantization: a float graph and sample inputs in, an int8 graph out.
 
 The scheme is TFLite's (Jacob et al. 2018; docs/quantization.md): activations have one scale and
-zero point each, from the smallest and largest value seen on the samples; weights one scale a
+zero point each, from what is seen on the samples (`cloud.compress.ranges`); weights one scale a
 channel. A layer with a trainable weight stays float32, so a frozen base becomes int8 under a
 float32 head that trains on the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
 
-from cloud.compress.calibrate import Range, Samples, observe
+from cloud.compress.calibrate import Samples, channel_means, observe
+from cloud.compress.equalize import equalized
+from cloud.compress.ranges import Range, method_from_text
 from ir import quantization as q
 from ir.dtype import DType
 from ir.errors import GraphError
@@ -47,25 +49,76 @@ class Quantized:
     stored: Mapping[Value, Stored]
 
 
-def quantize(graph: Graph, calibration: Samples, *, keep_float: Sequence[str] = ()) -> Graph:
+@dataclass(frozen=True)
+class Calibrated:
+    """A float graph that is ready to be quantized: what its values are on the samples.
+
+    `means` of the channels of layers' inputs: empty where biases are not to be corrected.
+    """
+
+    graph: Graph
+    ranges: Mapping[Value, Range]
+    means: Mapping[Value, Array]
+
+    def quantized(self, *, keep_float: Sequence[str] = (), keep: Container[Node] = ()) -> Quantized:
+        """The int8 graph, but for nodes whose source or weight matches a pattern, and `keep`.
+
+        Raises GraphError for a pattern that matches nothing.
+        """
+        check_patterns(self.graph, keep_float)
+        walk = _Quantizer(self, keep_float, keep)
+        return Quantized(self.graph, walk.run(), walk.stored)
+
+
+def quantize(
+    graph: Graph,
+    calibration: Samples,
+    *,
+    keep_float: Sequence[str] = (),
+    method: str = "min-max",
+    equalize: bool = False,
+    correct_bias: bool = False,
+) -> Graph:
     """The graph with int8 layers wherever their weights are fixed.
 
     `calibration`: sample inputs by name, examples along axis 0. `keep_float`: shell patterns of
-    node sources or weight names that stay float32. Inputs and outputs stay what they were. Raises
-    GraphError for a pattern that matches nothing, ShapeError for samples that do not fit.
+    node sources or weight names that stay float32. `method`: how ranges follow from the samples:
+    min-max, percentile, mse or kl (`cloud.compress.ranges`). `equalize`: first balance weights
+    across layers; `correct_bias`: put what rounded weights move a layer's mean by into its bias
+    (both Nagel et al. 2019). Inputs and outputs stay what they were. Raises GraphError for a
+    pattern that matches nothing, ShapeError for samples that do not fit, ValueError for a method
+    that is none.
     """
-    return quantized(graph, calibration, keep_float=keep_float).graph
+    found = calibrated(
+        graph, calibration, method=method, equalize=equalize, correct_bias=correct_bias
+    )
+    return found.quantized(keep_float=keep_float).graph
 
 
-def quantized(graph: Graph, calibration: Samples, *, keep_float: Sequence[str] = ()) -> Quantized:
-    """The same, with what is needed to look into it."""
-    names = {n for node in graph.nodes for n in _names(node)}
+def calibrated(
+    graph: Graph,
+    calibration: Samples,
+    *,
+    method: str = "min-max",
+    equalize: bool = False,
+    correct_bias: bool = False,
+) -> Calibrated:
+    """What `quantize` has to know of a graph; the same options."""
+    chosen = method_from_text(method)
+    plain = _split_activations(equalized(graph) if equalize else graph)
+    ranges = observe(plain, calibration, method=chosen)
+    inputs = [n.inputs[0] for n in plain.nodes if n.op.name in OUTPUT_AXIS]
+    seen = [v for v in dict.fromkeys(inputs) if v is not None and v in ranges]
+    means = channel_means(plain, seen, calibration) if correct_bias else {}
+    return Calibrated(plain, ranges, means)
+
+
+def check_patterns(graph: Graph, keep_float: Sequence[str]) -> None:
+    """Raise GraphError for a pattern that matches no node or weight."""
+    names = {n for node in graph.nodes for n in names_of(node)}
     for pattern in keep_float:
         if not any(fnmatchcase(n, pattern) for n in names):
             raise GraphError(f"keep_float: no node or weight matches {pattern!r}")
-    plain = _split_activations(graph)
-    walk = _Quantizer(plain, observe(plain, calibration), keep_float)
-    return Quantized(plain, walk.run(), walk.stored)
 
 
 def _split_activations(graph: Graph) -> Graph:
@@ -85,10 +138,10 @@ def _split_activations(graph: Graph) -> Graph:
 class _Quantizer:
     """Walks the nodes; a value exists as float, as int8, or both, each made when first wanted."""
 
-    def __init__(
-        self, graph: Graph, ranges: Mapping[Value, Range], keep_float: Sequence[str]
-    ) -> None:
-        self.graph, self.ranges, self.keep_float = graph, ranges, keep_float
+    def __init__(self, found: Calibrated, keep_float: Sequence[str], keep: Container[Node]) -> None:
+        self.graph, self.ranges, self.means = found.graph, found.ranges, found.means
+        self.keep_float, self.keep = keep_float, keep
+        graph = found.graph
         self.float: dict[Value, Value] = {v: v for v in graph.leaves}
         self.stored: dict[Value, Stored] = {}
         self.weights: dict[tuple[Value, bytes], Value] = {}
@@ -109,8 +162,13 @@ class _Quantizer:
         return Graph(self.graph.inputs, outputs, self.graph.output_names, updates)
 
     def stays_float(self, node: Node) -> bool:
-        kept = any(fnmatchcase(n, p) for n in _names(node) for p in self.keep_float)
-        return kept or len(node.results) != 1 or node.results[0] not in self.ranges
+        kept = any(fnmatchcase(n, p) for n in names_of(node) for p in self.keep_float)
+        return (
+            kept
+            or node in self.keep
+            or len(node.results) != 1
+            or node.results[0] not in self.ranges
+        )
 
     def quantized(self, node: Node) -> Stored | None:
         """The node on int8, or None where it has no int8 form or nothing to gain from one."""
@@ -151,6 +209,7 @@ class _Quantizer:
         y_scale, y_zero = self.scale_of(node.results[0])
         bias = np.zeros(w.shape[axis]) if b is None else b.data  # type: ignore[attr-defined,union-attr]
         w8, w_scale = self.weight(w, axis, np.abs(bias) / (s.scale * MOST_BIAS))  # type: ignore[arg-type]
+        bias = bias - self.moved_by(node, w8, w_scale)
         multiplier, shift = q.channel_multipliers(s.scale, w_scale, y_scale)
         attrs = {k: a for k, a in node.attrs.items() if k != "activation"}
         low, high = _clamp(node.attrs["activation"], y_scale, y_zero)
@@ -167,6 +226,23 @@ class _Quantizer:
             high=high,
         )
         return Stored(y, y_scale, y_zero)
+
+    def moved_by(self, node: Node, w8: Value, w_scale: Array) -> Array | float:
+        """What rounding the weight adds to the mean of each of the layer's sums."""
+        x, w, axis = node.inputs[0], node.inputs[1], OUTPUT_AXIS[node.op.name]
+        if x not in self.means:
+            return 0.0
+        rounded = q.along(w_scale, axis, w8.rank) * w8.data  # type: ignore[attr-defined]
+        change = rounded - w.data.astype(np.float64)  # type: ignore[union-attr]
+        mean = self.means[x]  # type: ignore[index]
+        if node.op.name == "conv2d":
+            per_group = np.repeat(
+                mean.reshape(node.attrs["groups"], -1), len(change) // node.attrs["groups"], axis=0
+            )
+            return np.asarray(np.einsum("krsc,kc->k", change, per_group))
+        if node.op.name == "depthwise_conv2d":
+            return np.asarray(change.sum(axis=(0, 1)) * mean)
+        return np.asarray(change @ mean)
 
     def weight(self, w: Weight | Constant, axis: int, least: Array) -> tuple[Value, Array]:
         """The int8 weight and its scales, which are at least `least`.
@@ -265,7 +341,7 @@ class _Quantizer:
         return self.float[v]
 
 
-def _names(node: Node) -> list[str]:
+def names_of(node: Node) -> list[str]:
     """What `keep_float` may call a node by."""
     return [node.source, *(v.name or "" for v in node.present_inputs if v.node is None)]
 

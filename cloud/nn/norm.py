@@ -31,16 +31,32 @@ class BatchNorm(Module):
         self.epsilon, self.momentum = epsilon, momentum
 
     def forward(self, x: Value) -> Value:
-        t = current()
+        running = self.running_mean, self.running_variance
         if not self.training:
-            mean, variance = t.state(self.running_mean), t.state(self.running_variance)
+            mean, variance = map(current().state, running)
             return ops.batch_norm(x, self.scale, self.bias, mean, variance, epsilon=self.epsilon)
-        y, mean, variance = ops.batch_norm_train(x, self.scale, self.bias, epsilon=self.epsilon)
-        n = count_like(x, tuple(range(x.rank - 1)))
-        unbiased = variance * n / ops.maximum(n - 1, 1)
-        t.average(self.running_mean, mean, self.momentum)
-        t.average(self.running_variance, unbiased, self.momentum)
-        return y
+        return live_batch_norm(
+            x, self.scale, self.bias, *running, epsilon=self.epsilon, momentum=self.momentum
+        )
+
+
+def live_batch_norm(
+    x: Value,
+    scale: Value,
+    bias: Value,
+    running_mean: Weight,
+    running_variance: Weight,
+    *,
+    epsilon: float,
+    momentum: float,
+) -> Value:
+    """Batch norm as it trains: by the batch's own moments, which the running ones follow."""
+    y, mean, variance = ops.batch_norm_train(x, scale, bias, epsilon=epsilon)
+    n = count_like(x, tuple(range(x.rank - 1)))
+    unbiased = variance * n / ops.maximum(n - 1, 1)
+    current().average(running_mean, mean, momentum)
+    current().average(running_variance, unbiased, momentum)
+    return y  # type: ignore[no-any-return]
 
 
 class LayerNorm(Module):

@@ -8,6 +8,7 @@ fused and formula 340-349.
 
 from ir.ops import (  # noqa: F401
     compare,
+    compressed,
     control,
     conv,
     custom,

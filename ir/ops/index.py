@@ -22,7 +22,7 @@ def _gather_dtype(x, indices, **_):
     return x
 
 
-def _checked_indices(indices, size):
+def checked_indices(indices, size):
     if indices.size and (indices.min() < 0 or indices.max() >= size):
         raise IndexError(f"indices {indices.min()}..{indices.max()}; want 0..{size - 1}")
     return indices
@@ -48,7 +48,7 @@ def _checked_indices(indices, size):
 def gather(x, indices, *, axis=0):
     """y = the parts of x at `indices` along `axis`     x: [*a, size, *b], indices: int32[*i] ->
     y: [*a, *i, *b]; an index outside 0..size-1 is an error"""
-    return np.take(x, _checked_indices(indices, x.shape[axis]), axis)
+    return np.take(x, checked_indices(indices, x.shape[axis]), axis)
 
 
 def _scatter_add_shape(g, indices, *, axis, size):
@@ -75,7 +75,7 @@ def scatter_add(g, indices, *, axis=0, size=1):
     """y = the gradient of gather: zeros with each part of g added at its index along `axis`
     g: [*a, *i, *b], indices: int32[*i] -> y: [*a, size, *b]"""
     y = np.zeros((*g.shape[:axis], size, *g.shape[axis + indices.ndim :]), g.dtype)
-    np.add.at(y, (slice(None),) * axis + (_checked_indices(indices, size),), g)
+    np.add.at(y, (slice(None),) * axis + (checked_indices(indices, size),), g)
     return y
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from itertools import chain
 from typing import Any
@@ -15,6 +16,10 @@ from ir.walk import functions, inner_first
 
 # (the node, its inputs in the new graph) -> its results in the new graph, or None: leave it
 Rule = Callable[[Node, Sequence[Value | None]], Sequence[Value] | Value | None]
+# Told of every node that a rule replaces, and of what stands in its place.
+REPLACED: ContextVar[Callable[[Node, Sequence[Value]], None] | None] = ContextVar(
+    "replaced", default=None
+)
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
@@ -25,6 +30,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     now: dict[Value, Value] = {}
     done = set(graph.nodes)  # they may belong to other graphs too, and are left as they are
     sources = {n.source for n in graph.nodes}
+    tell = REPLACED.get()
     for node in graph.nodes:
         inputs = [None if v is None else now.get(v, v) for v in node.inputs]
         results = rule(node, inputs)
@@ -33,8 +39,10 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
             results = (
                 node.op.node(inputs, node.attrs, node.source).results if changed else node.results
             )
-        elif isinstance(results, Value):
-            results = (results,)
+        else:
+            results = (results,) if isinstance(results, Value) else results
+            if tell is not None:
+                tell(node, results)
         for old, new in zip(node.results, results, strict=True):
             if new is not old:
                 now[old] = new

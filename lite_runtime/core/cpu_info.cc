@@ -25,7 +25,7 @@ CpuInfo detect_cpu() {
   CpuInfo info;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  info.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  info.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   info.avx512 = info.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   info.avx512vnni = info.avx512 && __builtin_cpu_supports("avx512vnni");

@@ -4,7 +4,7 @@ namespace lite {
 
 // What the processor can do, asked once.
 struct CpuInfo {
-  bool avx2 = false;        // AVX2 and FMA, and the system saves their registers
+  bool avx2 = false;        // AVX2, FMA and F16C, and the system saves their registers
   bool avxvnni = false;     // AVX-VNNI beside AVX2
   bool avx512 = false;      // AVX-512 F, BW, DQ and VL beside AVX2, and the system saves their registers
   bool avx512vnni = false;  // AVX-512 VNNI beside those

@@ -104,6 +104,9 @@ enum Code : uint16_t {
   dequantize_weight = 244,
   requantize = 245,
   quantized_lookup = 246,
+  compressed_linear = 247,
+  compressed_gather = 248,
+  decompress = 249,
   quantized_conv2d = 250,
   quantized_depthwise_conv2d = 251,
   quantized_linear = 252,
@@ -489,6 +492,21 @@ struct requantize_attrs {
 };
 struct quantized_lookup_attrs {
 };
+struct compressed_linear_attrs {
+  int32_t bits;
+  int32_t group;
+  Activation activation;
+};
+struct compressed_gather_attrs {
+  int32_t bits;
+  int32_t group;
+  int32_t size;
+};
+struct decompress_attrs {
+  int32_t bits;
+  int32_t group;
+  Ints shape;
+};
 struct quantized_conv2d_attrs {
   Ints strides;
   Ints pads;
@@ -731,6 +749,9 @@ struct formula_attrs {
   X(dequantize_weight) \
   X(requantize) \
   X(quantized_lookup) \
+  X(compressed_linear) \
+  X(compressed_gather) \
+  X(decompress) \
   X(quantized_conv2d) \
   X(quantized_depthwise_conv2d) \
   X(quantized_linear) \
@@ -873,6 +894,9 @@ struct formula_attrs {
   X(dequantize_weight, i8) \
   X(requantize, i8) \
   X(quantized_lookup, i8) \
+  X(compressed_linear, f32) \
+  X(compressed_gather, any) \
+  X(decompress, any) \
   X(quantized_conv2d, i8) \
   X(quantized_depthwise_conv2d, i8) \
   X(quantized_linear, i8) \
@@ -993,6 +1017,9 @@ struct formula_attrs {
   {"dequantize_weight", 244, 2, 2, 1, 0, false, "i", {0}}, \
   {"requantize", 245, 1, 1, 1, 0, false, "iiiiii", {0}}, \
   {"quantized_lookup", 246, 2, 2, 1, 0, false, "", {0}}, \
+  {"compressed_linear", 247, 2, 4, 1, 0, false, "iic", {8}}, \
+  {"compressed_gather", 248, 2, 3, 1, 0, false, "iii", {0}}, \
+  {"decompress", 249, 1, 2, 1, 0, false, "iiI", {0}}, \
   {"quantized_conv2d", 250, 5, 5, 1, 0, false, "IIIiiiii", {0}}, \
   {"quantized_depthwise_conv2d", 251, 5, 5, 1, 0, false, "IIIiiii", {0}}, \
   {"quantized_linear", 252, 5, 5, 1, 0, false, "iiii", {0}}, \

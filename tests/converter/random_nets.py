@@ -13,11 +13,12 @@ from ir.symbol import symbol
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
-def random_net(seed: int, *, layers: int = 7) -> Graph:
-    """An image [batch,3,6,5] through convolutions, norms, activations, sums, joins and pools."""
+def random_net(seed: int, *, layers: int = 7, width: int = 5) -> Graph:
+    """An image [batch,3,6,5] through convolutions, norms, activations, sums, joins and pools;
+    convolutions give fewer than `width` channels."""
     rng = np.random.default_rng(seed)
     x = Value((symbol("batch"), 3, 6, 5), name="x")
-    maker = _Maker(rng, [x])
+    maker = _Maker(rng, [x], width)
     for _ in range(layers):
         maker.add()
     y = maker.made[-1]
@@ -26,8 +27,8 @@ def random_net(seed: int, *, layers: int = 7) -> Graph:
 
 
 class _Maker:
-    def __init__(self, rng: np.random.Generator, made: list[Value]) -> None:
-        self.rng, self.made = rng, made
+    def __init__(self, rng: np.random.Generator, made: list[Value], width: int) -> None:
+        self.rng, self.made, self.width = rng, made, width
 
     def weight(self, *shape: int) -> Weight:
         data = self.rng.uniform(0.2, 1.0, shape) * self.rng.choice([-1, 1], shape)
@@ -48,7 +49,7 @@ class _Maker:
     def conv(self, x: Value) -> Value:
         if self.rng.random() < 0.3:
             x = ops.pad(x, before=(0, 0, 1, 0), after=(0, 0, 1, 2))
-        k = int(self.rng.integers(1, 5))
+        k = int(self.rng.integers(1, self.width))
         bias = self.weight(k) if self.rng.random() < 0.5 else None
         y = ops.conv2d(ops.transpose(x, perm=LAST), self.weight(k, 3, 3, x.shape[1]), bias,
                        pads=(1, 1, 1, 1))  # fmt: skip

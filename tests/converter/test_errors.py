@@ -35,21 +35,22 @@ def refused(source: object, folder: Path, **options: object) -> str:
 
 def test_unsupported_operators_are_listed_all_at_once(tmp_path: Path) -> None:
     source = model(
-        [("Det", ["x"], ["a"], {"name": "first"}), ("Det", ["x"], ["b"], {}),
-         ("Hardmax", ["a"], ["c"], {}), ("Add", ["b", "c"], ["y"], {})],
+        [("Nothing", ["x"], ["a"], {"name": "first"}), ("Nothing", ["x"], ["b"], {}),
+         ("StringSplit", ["a"], ["c"], {}), ("Add", ["b", "c"], ["y"], {})],
         {"x": (3, 3)}, ["y"],
     )  # fmt: skip
     with pytest.raises(UnsupportedError) as caught:
         convert(source, tmp_path / "m.ms")
-    wanted = "unsupported operators: Det ×2 (first: first), Hardmax ×1 (first: node 2)"
-    assert str(caught.value) == wanted
+    message = str(caught.value)
+    assert message.startswith("unsupported operators: Nothing ×2 (first, node 1; ")
+    assert ", StringSplit ×1 (node 2; " in message
 
 
 def test_an_operator_of_another_domain_is_named_with_it(tmp_path: Path) -> None:
     proto = onnx.load_from_string(one("Relu", (2, 3)))
     proto.graph.node[0].domain = "com.example"
     message = refused(proto.SerializeToString(), tmp_path)
-    assert message == "unsupported operators: com.example.Relu ×1 (first: node 0)"
+    assert message.startswith("unsupported operators: com.example.Relu ×1 (node 0; ")
 
 
 @pytest.mark.parametrize(
@@ -124,10 +125,10 @@ def test_what_a_rule_cannot_do_is_said_with_its_node(
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ({"quantize": "int4"}, "quantize is 'int4', want one of none, int8"),
+        ({"quantize": "int4"}, "quantize is 'int4', want one of none, fp16, int8"),
         ({"kind": "keras"}, "kind is 'keras', want one of onnx, ms"),
         ({"quantize": "int8"}, "quantize int8 needs calibration data"),
-        ({"keep_float": ["*"]}, "keep_float is for quantize"),
+        ({"keep_float": ["*"]}, "keep_float and max_drop are for quantize"),
         ({"check": 0}, "check is 0, want at least 1 input"),
         ({"check_data": {"z": floats(2, 20)}}, r"check data: nothing for input ['x']; has ['z']"),
         ({"check_data": {"x": floats(2, 21)}}, "check data: x is [2, 21], want any number of [20]"),
@@ -280,4 +281,4 @@ def test_a_name_that_moves_the_cursor_is_not_printed_as_it_is(
     source = tmp_path / "m.onnx"
     source.write_bytes(model([("Det", ["x"], ["y"], {"name": "a\x1b[2J"})], {"x": (3, 3)}, ["y"]))
     assert main([str(source)]) == 1
-    assert capsys.readouterr().err.endswith("Det ×1 (first: a\\x1b[2J)\n")
+    assert capsys.readouterr().err.count("Det ×1 (a\\x1b[2J; ") == 1

@@ -178,7 +178,11 @@ def test_running_statistics_never_train(tmp_path: Path) -> None:
     ("spec", "message"),
     [
         ({"trainable": ["nothing.*"]}, "no weight that can train matches 'nothing.*'"),
-        ({"loss": "hinge"}, "loss is 'hinge', want one of"),
+        ({"loss": "perplexity"}, "loss is 'perplexity', want one of"),
+        ({"loss": "huber:width=3"}, r"no setting \['width'\]; has delta"),
+        ({"loss": "huber:delta=0"}, "delta 0.0, want above 0"),
+        ({"batch_norm": "thawed"}, "batch_norm is 'thawed', want one of frozen, live"),
+        ({"head": 1}, "head is 1, want at least 2"),
         ({"optimizer": "newton"}, "optimizer 'newton': no such name"),
         ({"optimizer": "sgd:speed=1"}, "optimizer 'sgd:speed=1'"),
         ({"trainable": []}, r"trainable is \[\], want a list of patterns"),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/half.h"
 #include "kernels/avx2/vector.h"
 #include "kernels/int8/rescale.h"
 
@@ -73,6 +74,10 @@ struct Avx2Int {
   using F = Avx2;
   static constexpr bool kQuick = true;
   static F::V to_float(V v) { return _mm256_cvtepi32_ps(v); }
+  // Eight floats of 16 bits.
+  static F::V load_halves(const Half* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
   static V truncate(F::V f) { return _mm256_cvttps_epi32(f); }
   static V to_int8_range(F::V f) {  // the maximum of NaN and a number is the second
     return truncate(F::min(F::max(f, F::all(kLowest)), F::all(kHighest)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/half.h"
 #include "kernels/avx512/vector.h"
 #include "kernels/int8/rescale.h"
 
@@ -82,6 +83,10 @@ struct Avx512Int {
   using F = Avx512;
   static constexpr bool kQuick = true;
   static F::V to_float(V v) { return _mm512_cvtepi32_ps(v); }
+  // 16 floats of 16 bits.
+  static F::V load_halves(const Half* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
   static V truncate(F::V f) { return _mm512_cvttps_epi32(f); }
   static V to_int8_range(F::V f) {  // the maximum of NaN and a number is the second
     return truncate(F::min(F::max(f, F::all(kLowest)), F::all(kHighest)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/half.h"
 #include "kernels/neon/vector.h"
 #include "kernels/quantized.h"
 
@@ -72,6 +73,11 @@ struct NeonInt {
     static V both(V a, V b) { return {Neon::both(a.low, b.low), Neon::both(a.high, b.high)}; }
   };
   static F::V to_float(V v) { return {vcvtq_f32_s32(v.low), vcvtq_f32_s32(v.high)}; }
+  // Eight floats of 16 bits.
+  static F::V load_halves(const Half* from) {
+    const float16x8_t all = vreinterpretq_f16_u16(vld1q_u16(&from->bits));
+    return {vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)};
+  }
   static V truncate(F::V f) { return {vcvtq_s32_f32(f.low), vcvtq_s32_f32(f.high)}; }
   static V to_int8_range(F::V f) {
     const float32x4_t low = vdupq_n_f32(kLowest), high = vdupq_n_f32(kHighest);

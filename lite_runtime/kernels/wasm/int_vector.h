@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/half.h"
 #include "kernels/quantized.h"
 #include "kernels/wasm/fixed_point.h"
 #include "kernels/wasm/vector.h"
@@ -62,6 +63,12 @@ struct WasmInt {
   static F::V to_float(V v) {
     return {reinterpret_cast<Wasm::V>(wasm_f32x4_convert_i32x4(v.low)),
             reinterpret_cast<Wasm::V>(wasm_f32x4_convert_i32x4(v.high))};
+  }
+  // Eight floats of 16 bits: there is no instruction for them.
+  static F::V load_halves(const Half* from) {
+    float to[8];
+    for (int i = 0; i < 8; ++i) to[i] = to_float(from[i]);
+    return F::load(to);
   }
   static V truncate(F::V f) { return {wasm_i32x4_trunc_sat_f32x4(f.low), wasm_i32x4_trunc_sat_f32x4(f.high)}; }
   static V to_int8_range(F::V f) {

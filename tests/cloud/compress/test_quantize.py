@@ -13,7 +13,7 @@ from cloud import nn, ops
 from cloud.compress import quantize
 from cloud.compress.calibrate import observe, watch
 from cloud.compress.noise import layer_noise, sqnr_db
-from cloud.compress.quantize import quantized
+from cloud.compress.quantize import calibrated
 from cloud.interpreter import run
 from cloud.train.engine import engine_for
 from converter.passes import PASSES
@@ -223,7 +223,7 @@ def test_noise_names_the_layer_that_int8_hurts() -> None:
     graph = net_of(net, 6)
     for node, source in zip(graph.nodes, ("first", "tanh", "last"), strict=True):
         node.source = source
-    found = quantized(graph, samples(6))
+    found = calibrated(graph, samples(6)).quantized()
     noise = {n.source: n for n in layer_noise(found, samples(6))}
     assert list(noise) == ["first", "tanh", "last"]
     x = samples(6)["x"]

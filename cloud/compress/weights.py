@@ -1,0 +1,123 @@
+"""Weight-only compression: weights are stored in 16, 8 or 4 bits, arithmetic stays float32.
+
+Needs no samples. A linear layer and a look-up in an embedding read stored rows as they are
+(`compressed_linear`, `compressed_gather`); what else has a large fixed weight gets it from a node
+that reads it back (`decompress`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from cloud.compress.quantize import Quantized, Stored, check_patterns, names_of
+from ir.compression import BLOCK, compress
+from ir.dtype import DType
+from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
+from ir.op import OPS
+from ir.passes.rewrite import rewrite
+
+LEAST = 256  # elements of a weight that is worth it
+DEFAULT_GROUP = {16: 0, 8: 0, 4: BLOCK}  # weights that share a scale; 0: a whole row
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How weights are stored: `bits` 16, 8 or 4, and how many neighbours share a scale."""
+
+    bits: int
+    group: int = 0
+
+    def __post_init__(self) -> None:
+        if self.bits not in DEFAULT_GROUP:
+            raise ValueError(f"{self.bits} bits, want one of {sorted(DEFAULT_GROUP)}")
+        if self.group < 0 or (self.bits == 4 and self.group % BLOCK):
+            want = f"a multiple of {BLOCK}" if self.bits == 4 else "at least 0"
+            raise ValueError(f"group {self.group} of {self.bits} bits, want {want}")
+
+
+def compressed_weights(
+    graph: Graph,
+    scheme: Scheme,
+    *,
+    keep_float: Sequence[str] = (),
+    keep: Container[Node] = (),
+) -> Quantized:
+    """The graph with its large fixed weights stored as `scheme` says.
+
+    Nodes in `keep`, and those whose source or weight matches a pattern of `keep_float`, keep
+    theirs. With 8 and 4 bits so do depthwise convolutions, whose weights are few, and vectors.
+    Raises GraphError for a pattern that matches nothing.
+    """
+    check_patterns(graph, keep_float)
+    walk = _Compressor(scheme)
+    stored: dict[Value, Value] = {}
+
+    def change(node: Node, inputs: Sequence[Value | None]) -> Value | None:
+        kept = node in keep or any(fnmatchcase(n, p) for n in names_of(node) for p in keep_float)
+        y = None if kept or len(node.results) != 1 else walk.changed(node, inputs)
+        if y is not None:
+            stored[node.results[0]] = y
+        return y
+
+    new = rewrite(graph, change)
+    return Quantized(graph, new, {v: Stored(y, 1.0, 0) for v, y in stored.items()})
+
+
+class _Compressor:
+    """Makes nodes on stored weights; a weight that several nodes read is stored once."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
+        self.made: dict[tuple[Value, int], tuple[Value, Value | None] | None] = {}
+        self.attrs = {"bits": scheme.bits, "group": scheme.group}
+
+    def changed(self, node: Node, inputs: Sequence[Value | None]) -> Value | None:
+        name = node.op.name
+        if name == "linear" and (found := self.stored(inputs[1], 1)):
+            attrs = {**self.attrs, "activation": node.attrs["activation"]}
+            return OPS["compressed_linear"](inputs[0], *found, inputs[2], **attrs)  # type: ignore[no-any-return]
+        if name == "gather" and node.attrs["axis"] == 0 and (found := self.stored(inputs[0], 1)):
+            w, scale = found
+            size = inputs[0].shape[1] if inputs[0] is not None else 0
+            return OPS["compressed_gather"](w, inputs[1], scale, **self.attrs, size=size)  # type: ignore[no-any-return]
+        new = [self.read_back(node, v) for v in inputs]
+        if all(a is b for a, b in zip(new, inputs, strict=True)):
+            return None
+        return node.op.node(new, node.attrs, node.source).results[0]
+
+    def read_back(self, node: Node, v: Value | None) -> Value | None:
+        """The value, or a node that reads it back from what is stored."""
+        if v is None or v.rank < 2:
+            return v
+        few = self.scheme.bits != 16 and node.op.name == "depthwise_conv2d"
+        found = None if few else self.stored(v, 1 if node.op.name == "conv2d" else v.rank - 1)
+        return v if found is None else OPS["decompress"](*found, **self.attrs, shape=v.shape)
+
+    def stored(self, v: Value | None, axes: int) -> tuple[Value, Value | None] | None:
+        """Stored rows, over the first `axes` axes, and their scales. None: not this one."""
+        if not isinstance(v, (Weight, Constant)) or not is_fixed(v) or v.dtype is not DType.f32:
+            return None
+        if v.data.size < LEAST or v.rank < 2:
+            return None
+        if (v, axes) not in self.made:
+            self.made[v, axes] = self._store(v, axes)
+        return self.made[v, axes]
+
+    def _store(self, v: Weight | Constant, axes: int) -> tuple[Value, Value | None] | None:
+        rows = v.data.reshape(int(np.prod(v.shape[:axes])), -1)
+        if not np.isfinite(rows).all():
+            return None  # the masks of attention
+        try:
+            data, scale = compress(rows, self.scheme.bits, self.scheme.group)
+        except ValueError:  # beyond float16
+            return None
+        name = v.name or "weight"
+        return _leaf(name, data), None if scale is None else _leaf(f"{name}.scale", scale)
+
+
+def _leaf(name: str, data: Array) -> Weight:
+    return Weight(np.ascontiguousarray(data), name=name, trainable=False)

@@ -1,0 +1,151 @@
+"""How a model is made smaller on request: what flags mean, and what was lost, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from converter import check
+from converter.errors import ConvertError
+from ir.graph import Array, Graph, Node
+
+KINDS = ("none", "fp16", "int8", "int8-weights", "int4-weights")
+# Of kinds that store weights alone: bits, and how many neighbours share a scale (0: a whole row).
+STORED = {"fp16": (16, 0), "int8-weights": (8, 0), "int4-weights": (4, 32)}
+# Default of `tol`. Float32: the largest difference over the largest value. Others: the root mean
+# square of the difference over that of the value; 0.1 is 20 dB of signal to noise.
+TOLERANCE = {"none": 1e-4, "fp16": 0.01, "int8": 0.1, "int8-weights": 0.1, "int4-weights": 0.3}
+LABELS = ("label", "labels")  # arrays of the check data that hold what is right
+EXAMPLES = 8  # of random ones that noise is measured on where no data are given
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """What is asked for. `kind` and `group` are those of --quantize, the others flags by name."""
+
+    kind: str = "none"
+    group: int = 0
+    calibrate: str = "min-max"
+    equalize: bool = False
+    correct_bias: bool = False
+    keep_float: Sequence[str] = ()
+    max_drop: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.kind != "none"
+
+
+@dataclass
+class Found:
+    """The smaller graph and what is said of it. `layers`: rows of source, op, sqnr_db and added;
+    `score` has metric, float, quantized, max_drop and tried."""
+
+    graph: Graph
+    layers: list[dict[str, Any]]
+    whys: dict[str, str] = field(default_factory=dict)  # by source: why it is smaller or not
+    kept_float: list[str] = field(default_factory=list)
+    score: dict[str, Any] = field(default_factory=dict)
+
+
+def parsed(quantize: str, **flags: Any) -> Quantization:
+    """From `int8` or `int4-weights:group=64` and the flags. Raises ConvertError."""
+    from cloud.compress.ranges import method_from_text
+    from cloud.compress.weights import Scheme
+
+    kind, _, rest = quantize.partition(":")
+    settings = dict(part.partition("=")[::2] for part in rest.split(",") if part)
+    if kind not in KINDS or settings.keys() - {"group"} or (settings and kind not in STORED):
+        raise ConvertError(
+            f"quantize is {quantize!r}, want one of {', '.join(KINDS)}, the last two with :group=N"
+        )
+    try:
+        method_from_text(flags.get("calibrate", "min-max"))
+        group = int(settings.get("group", STORED.get(kind, (0, 0))[1]))
+        if kind in STORED:
+            Scheme(STORED[kind][0], group)
+    except ValueError as e:
+        raise ConvertError(f"quantize {quantize}: {e}") from None
+    asked = Quantization(kind, group, **flags)
+    if kind != "int8" and (asked.equalize or asked.correct_bias or asked.calibrate != "min-max"):
+        raise ConvertError("calibrate, equalize and correct_bias are for quantize int8")
+    if not asked and (asked.keep_float or asked.max_drop is not None):
+        raise ConvertError("keep_float and max_drop are for quantize: everything is float32")
+    if asked.max_drop is not None and not 0 <= asked.max_drop < 1:
+        raise ConvertError(f"max_drop is {asked.max_drop}, want a share from 0 to below 1")
+    return asked
+
+
+def quantized(
+    graph: Graph,
+    asked: Quantization,
+    calibration: Mapping[str, Array] | None,
+    check_data: Mapping[str, Array] | None,
+) -> Found:
+    """The graph as `asked` says, with the noise of every changed layer.
+
+    With `max_drop`, as many of the noisiest layers stay float as keep the score within it: accuracy
+    on the labels of the check data, else agreement of the largest output with the float model.
+    """
+    from cloud.compress.noise import layer_noise
+    from cloud.compress.quantize import Quantized, calibrated
+    from cloud.compress.search import against, keep_until, ranked_sources
+    from cloud.compress.weights import Scheme, compressed_weights
+    from converter.explain import reasons
+
+    samples = _samples(graph, calibration or check_data)
+    if asked.kind == "int8":
+        known = calibrated(
+            graph,
+            samples,
+            method=asked.calibrate,
+            equalize=asked.equalize,
+            correct_bias=asked.correct_bias,
+        )
+    scheme = Scheme(STORED[asked.kind][0], asked.group) if asked.kind in STORED else None
+
+    def build(keep: Container[Node]) -> Quantized:
+        if scheme is not None:
+            return compressed_weights(graph, scheme, keep_float=asked.keep_float, keep=keep)
+        return known.quantized(keep_float=asked.keep_float, keep=keep)
+
+    if asked.max_drop is None:
+        made = build(())
+        whys = reasons(made.source, made.stored, (), asked.keep_float)
+        return Found(made.graph, _rows(layer_noise(made, samples)), whys)
+    data = check_data or samples
+    check.check_data(graph, data, "check data")
+    labels = next((np.asarray(data[k]) for k in LABELS if k in data), None)
+    score, own = against(labels, graph, data)
+    kept = keep_until(build, score, own - asked.max_drop, samples)
+    if kept is None:
+        raise ConvertError(
+            f"max_drop {asked.max_drop:g}: not reached with every layer that quantizing changes in "
+            "float32; want other data to calibrate and check with"
+        )
+    said = {
+        "metric": "agreement" if labels is None else "accuracy",
+        "float": own, "quantized": kept.score, "max_drop": asked.max_drop, "tried": kept.tried,
+    }  # fmt: skip
+    layers = _rows(layer_noise(kept.quantized, samples))
+    made = kept.quantized
+    whys = reasons(made.source, made.stored, kept.nodes, asked.keep_float)
+    return Found(made.graph, layers, whys, ranked_sources(kept.nodes), said)
+
+
+def _samples(graph: Graph, data: Mapping[str, Array] | None) -> dict[str, Array]:
+    """The data that was given, else random examples."""
+    if data:
+        check.check_data(graph, data, "calibration")
+        return dict(data)
+    parts = check.sample_inputs(graph, EXAMPLES)
+    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+
+def _rows(noise: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {"source": n.source, "op": n.operator, "sqnr_db": min(n.sqnr_db, 200.0), "added": n.added}
+        for n in noise
+    ]

@@ -1,0 +1,91 @@
+"""Weights in 16, 8 or 4 bits: what is stored and what is read back; see ir/ops/compressed.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ir.graph import Array
+
+BITS = (4, 8, 16)
+BLOCK = 32  # elements of 4 bits that lie together
+LEVELS = {8: 127, 4: 7}  # the largest stored number; scales are symmetric
+SHRINKS = np.linspace(1.0, 0.7, 13)  # of a group's largest weight, tried for its scale
+HALF_ERROR = 1e-3  # of scales that are stored in f16: far below that of what they scale
+LARGEST_HALF = 65504.0
+
+
+def stored_size(n: int, bits: int) -> int:
+    """Elements of the stored row of n weights."""
+    return -(-n // BLOCK) * BLOCK // 2 if bits == 4 else n
+
+
+def groups_of(n: int, group: int) -> int:
+    """How many scales a row of n weights has."""
+    return -(-n // group) if group else 1
+
+
+def compress(rows: Array, bits: int, group: int = 0) -> tuple[Array, Array | None]:
+    """(stored, scale) of float32 rows [rows, n], no numbers infinite: as the operators take them.
+
+    A scale is the one of 13 between 0.7 and 1 times that of the group's largest weight with the
+    least mean square error; in 8 bits that of the largest weight. 16 bits have none; raises
+    ValueError where a number is beyond them.
+    """
+    if bits == 16:
+        if (largest := np.max(np.abs(rows), initial=0)) > LARGEST_HALF:
+            raise ValueError(f"{largest:g} is beyond float16, want at most {LARGEST_HALF:g}")
+        return rows.astype(np.float16), None
+    parts = _grouped(rows, group)
+    full = np.abs(parts).max(axis=2) / LEVELS[bits]
+    scale, least = full, np.full(full.shape, np.inf)
+    for shrink in SHRINKS if bits == 4 else (1.0,):
+        tried = _as_stored(full * shrink)
+        error = np.square(_levels(parts, tried, bits) * tried[..., None] - parts).sum(axis=2)
+        better = error < least
+        scale, least = np.where(better, tried, scale), np.where(better, error, least)
+    scale = _as_stored(scale)
+    levels = _levels(parts, scale, bits).reshape(len(rows), -1)[:, : rows.shape[1]]
+    stored = levels.astype(np.int8)
+    return (_nibbles(stored) if bits == 4 else stored), scale
+
+
+def expand(stored: Array, scale: Array | None, n: int, bits: int, group: int) -> Array:
+    """Rows of n float32 numbers from what is stored."""
+    if bits == 16 or scale is None:
+        return stored.astype(np.float32)
+    if bits == 4:
+        halves = stored.view(np.uint8).reshape(len(stored), -1, BLOCK // 2)
+        pairs = np.concatenate([halves & 15, halves >> 4], axis=2).astype(np.int8) - np.int8(8)
+        stored = pairs.reshape(len(stored), stored.shape[1] * 2)[:, :n]
+    each = np.repeat(scale.astype(np.float32), group or n, axis=1)[:, :n]
+    return stored.astype(np.float32) * each
+
+
+def _grouped(rows: Array, group: int) -> Array:
+    """[rows, n] -> [rows, groups, group], zeros behind the last one."""
+    size = group or rows.shape[1]
+    count = groups_of(rows.shape[1], group)
+    padded = np.pad(rows, ((0, 0), (0, count * size - rows.shape[1])))
+    return padded.reshape(len(rows), count, size)
+
+
+def _as_stored(scale: Array) -> Array:
+    """Scales as float16 where that is fine enough for all of them, else float32; none is 0."""
+    scale = np.where(scale == 0, np.float32(1), scale).astype(np.float32)
+    half = np.minimum(scale, LARGEST_HALF).astype(np.float16)
+    fine = np.all(np.abs(half.astype(np.float32) - scale) <= HALF_ERROR * scale)
+    return half if fine else scale
+
+
+def _levels(parts: Array, scale: Array, bits: int) -> Array:
+    most = LEVELS[bits]
+    return np.clip(np.rint(parts / scale.astype(np.float32)[..., None]), -most, most)
+
+
+def _nibbles(levels: Array) -> Array:
+    """int8 levels [rows, n] -> two in a byte."""
+    n = levels.shape[1]
+    padded = np.pad(levels, ((0, 0), (0, stored_size(n, 4) * 2 - n)))
+    blocks = (padded + 8).astype(np.uint8).reshape(len(levels), -1, 2, BLOCK // 2)
+    packed = blocks[:, :, 0] | blocks[:, :, 1] << 4
+    return np.ascontiguousarray(packed).reshape(len(levels), -1).view(np.int8)

@@ -1,0 +1,16 @@
+#include "kernels/gemm/compressed.h"
+
+#include "kernels/kernels.h"
+#include "kernels/neon/gemm_tile.h"
+#include "kernels/neon/int_vector.h"
+
+namespace lite {
+
+KERNEL(compressed_linear, f32, neon) { return compressed_linear<NeonTile, NeonInt>(call); }
+SCRATCH(compressed_linear, f32, neon) { return compressed_linear_scratch<NeonTile>(call); }
+
+KERNEL(compressed_gather, any, neon) { return compressed_gather<NeonInt>(call); }
+
+KERNEL(decompress, any, neon) { return decompress<NeonInt>(call); }
+
+}  // namespace lite

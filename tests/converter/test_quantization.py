@@ -1,0 +1,178 @@
+"""Kinds of quantization, calibration and --max-drop in a conversion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import lite_runtime as lite
+from converter import ConvertError, convert
+from converter.cli import main
+from ir import model_file
+from ir.dtype import DType
+from tests.converter.conftest import Exported, samples
+from tests.converter.torch_models import export, quiet
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "rms"),
+    [("fp16", 0.52, 2e-3), ("int8-weights", 0.28, 0.03), ("int4-weights", 0.19, 0.25),
+     ("int4-weights:group=64", 0.18, 0.25)],
+)  # fmt: skip
+def test_stored_weights_make_small_files_that_agree(
+    kind: str, size: float, rms: float, tmp_path: Path
+) -> None:
+    net = nn.Sequential(
+        nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 128), nn.ReLU(),
+        nn.Linear(128, 10),
+    )  # fmt: skip
+    source = export(net.eval(), tmp_path / "m.onnx", (3, 8, 8))
+    report = convert(source, tmp_path / "m.ms", quantize=kind)
+    assert report.target_bytes <= size * source.stat().st_size
+    assert report.agreement[0].rms <= rms
+    assert report.nodes["compressed_linear"] == 2
+    assert [row["op"] for row in report.layers] == ["conv2d", "linear", "linear"]
+
+
+def test_the_bits_of_a_weight_only_model_do_not_depend_on_threads(
+    exported: Exported, tmp_path: Path
+) -> None:
+    convert(exported("resnet18"), tmp_path / "m.ms", quantize="int4-weights")
+    x = samples("resnet18", 3, seed=5)["x"]
+    one, two = (lite.load(tmp_path / "m.ms", threads=n).run(x) for n in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_transformer_with_an_embedding_is_stored_in_four_bits(tmp_path: Path) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(200, 64)
+            self.layer = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU())
+            self.out = nn.Linear(256, 200)
+
+        def forward(self, at: torch.Tensor) -> torch.Tensor:
+            return self.out(self.layer(self.table(at)))
+
+    with quiet():
+        torch.onnx.export(
+            Net().eval(), (torch.zeros(1, 5, dtype=torch.int64),), tmp_path / "m.onnx",
+            input_names=["at"], output_names=["y"], dynamo=False,
+        )  # fmt: skip
+    at = {"at": np.random.default_rng(0).integers(0, 200, (8, 5)).astype(np.int32)}
+    report = convert(tmp_path / "m.onnx", tmp_path / "m.ms", quantize="int4-weights", check_data=at)
+    assert report.nodes["compressed_gather"] == 1
+    assert report.nodes["compressed_linear"] == 2
+    stored = {w.name: w.dtype for w in model_file.load(tmp_path / "m.ms").weights}
+    assert stored["table.weight"] is DType.i8
+
+
+@pytest.mark.parametrize("method", ["percentile:percentile=99.9", "mse", "kl"])
+def test_calibration_methods_agree(method: str, exported: Exported, tmp_path: Path) -> None:
+    report = convert(
+        exported("dscnn"), tmp_path / "m.ms", quantize="int8", calibration=samples("dscnn"),
+        calibrate=method, equalize=True, correct_bias=True,
+    )  # fmt: skip
+    assert report.agreement[0].rms < 0.1
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    """A net one of whose layers int8 ruins, and data on which its own answers are the labels."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+        nn.Linear(64, 8),
+    )  # fmt: skip
+    with torch.no_grad():
+        net[2].weight[0] *= 3000  # one channel that takes the whole range of this layer's result
+        net[4].weight[:, 0] = 0
+        for layer in (net[0], net[2], net[4]):
+            layer.weight *= 4  # beside biases, so that answers differ
+    source = export(net.eval(), tmp_path_factory.mktemp("uneven") / "m.onnx", (16,))
+    x = np.random.default_rng(0).standard_normal((300, 16)).astype(np.float32)
+    with torch.no_grad():
+        label = net(torch.from_numpy(x)).argmax(1).numpy()
+    return source, {"x": x, "label": label}
+
+
+def test_the_layer_that_int8_ruins_stays_float(
+    uneven: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    source, data = uneven
+    options = {"quantize": "int8", "calibration": {"x": data["x"]}, "check_data": data, "tol": 2.0}
+    plain = convert(source, tmp_path / "a.ms", **options)
+    kept = convert(source, tmp_path / "b.ms", **options, max_drop=0.02)
+    assert plain.kept_float == []
+    assert len(kept.kept_float) <= 2
+    assert "linear" in kept.nodes
+    assert kept.score["metric"] == "accuracy"
+    assert kept.score["float"] == 1.0
+    assert kept.score["quantized"] >= 0.98
+    right = lite.load(tmp_path / "b.ms", threads=1).run(data["x"]).argmax(1) == data["label"]
+    assert right.mean() == kept.score["quantized"]
+    before = lite.load(tmp_path / "a.ms", threads=1).run(data["x"]).argmax(1) == data["label"]
+    assert before.mean() < 0.9
+    assert f"stays float32: {kept.kept_float[0]}" in str(kept)
+
+
+def test_without_labels_it_is_agreement(exported: Exported, tmp_path: Path) -> None:
+    report = convert(
+        exported("lenet"), tmp_path / "m.ms", quantize="int8", calibration=samples("lenet"),
+        max_drop=0.2,
+    )  # fmt: skip
+    assert report.score["metric"] == "agreement"
+    assert report.score["float"] == 1.0
+    assert report.kept_float == []
+
+
+def test_a_drop_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    source = export(nn.Sequential(nn.Linear(4, 3)).eval(), tmp_path / "m.onnx", (4,))
+    data = {"x": np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)}
+    with pytest.raises(
+        ConvertError, match=r"labels \[9,2\] beside answers \[9, 3\]|labels \[9, 2\]"
+    ):
+        convert(
+            source, tmp_path / "m.ms", quantize="int8-weights", max_drop=0.0,
+            check_data={**data, "label": np.zeros((9, 2), np.int64)},
+        )  # fmt: skip
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quantize": "int8-weights:size=3"}, "want one of none, fp16, int8, "),
+        ({"quantize": "int8:group=32"}, "want one of none, fp16, int8, "),
+        ({"quantize": "int4-weights:group=20"}, "group 20 of 4 bits, want a multiple of 32"),
+        ({"quantize": "int4-weights:group=x"}, "invalid literal"),
+        ({"quantize": "fp16", "calibrate": "kl"}, "are for quantize int8"),
+        ({"quantize": "int8", "calibrate": "median"}, "no such method"),
+        ({"max_drop": 0.1}, "keep_float and max_drop are for quantize"),
+        ({"quantize": "fp16", "max_drop": 1.5}, "max_drop is 1.5, want a share"),
+    ],
+)
+def test_flags_that_mean_nothing_are_refused(
+    options: dict[str, object], message: str, exported: Exported, tmp_path: Path
+) -> None:
+    with pytest.raises(ConvertError, match=message):
+        convert(exported("mlp"), tmp_path / "m.ms", **options)
+
+
+def test_the_command_stores_four_bits_and_keeps_what_it_is_told(
+    uneven: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, data = uneven
+    np.savez(tmp_path / "d.npz", **data)
+    target = tmp_path / "m.ms"
+    args = [str(source), "-o", str(target), "--quantize", "int4-weights:group=64"]
+    args += ["--check-data", str(tmp_path / "d.npz"), "--max-drop", "0.05", "--tol", "2"]
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    assert "accuracy: 1.0000 in float32, " in out
+    assert "noisiest layers: " in out
+    assert target.exists()
