@@ -7,7 +7,7 @@ TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
 PACKAGES := ir cloud converter fl_server lite_runtime
 
-.PHONY: FORCE setup setup-dev demo test test-modes test-programs fuzz bench lint gen size serve clean
+.PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz bench lint gen size serve clean
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
@@ -50,6 +50,10 @@ COUNT ?= 10000
 FIRST ?= 0
 test-programs: setup-dev
 	$(BIN)/python -m tests.cloud.parse.random_programs --count $(COUNT) --first $(FIRST)
+
+# ONNX's own tests of operators, through the converter and the runtime: docs/operators.md.
+conformance: setup-dev
+	$(BIN)/python -m tests.converter.conformance
 
 bench: setup-dev
 	$(BIN)/python -m bench

@@ -205,7 +205,7 @@ def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator) -> Arr
     shape = tuple(evaluate(d, sizes) for d in v.shape)
     if v.dtype.is_float:
         return rng.standard_normal(shape).astype(v.dtype.numpy)
-    high = 2 if v.dtype.name in ("bool", "i32") else 100
+    high = 2 if v.dtype.name in ("bool", "i32", "i64") else 100
     return rng.integers(0, high, shape).astype(v.dtype.numpy)
 
 

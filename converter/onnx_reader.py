@@ -23,6 +23,7 @@ from converter.unsupported import Problems
 from ir.dtype import DType
 from ir.errors import IrError
 from ir.graph import Graph, Model, Value, Weight
+from ir.ops.shaping import cast
 from ir.symbol import symbol
 
 Shapes = Mapping[str, Sequence[int | str]]
@@ -57,12 +58,13 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     inputs = [_input(onnx, v, shapes or {}) for v in graph.input if v.name not in env]
     if unknown := (shapes or {}).keys() - {v.name for v in inputs}:
         raise ConvertError(f"no input {sorted(unknown)}; has {[v.name for v in inputs]}")
-    env |= {v.name or "": v for v in inputs}
+    env |= {v.name or "": _computed(v) for v in inputs}
     for i, node in nodes:
         where = f"node {i} {node.op_type} {node.name!r}"
         problems.attempt(i, node, partial(_apply, onnx, reader, node, where, env))
     problems.raise_if_any()
-    results = tuple(as_value(_find(env, name)) for name in wanted)
+    types = {o.name: o.type.tensor_type.elem_type for o in graph.output}
+    results = tuple(_declared(onnx, as_value(_find(env, n)), types.get(n, 0)) for n in wanted)
     metadata = {"source": f"onnx opset {opset}", "producer": proto.producer_name}
     entry = Graph(tuple(inputs), results, tuple(wanted))
     return Model({"infer": entry}, {k: v for k, v in metadata.items() if v})
@@ -141,7 +143,8 @@ def _apply(onnx: Any, reader: Reader, node: Any, where: str, env: dict[str, Item
         raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e
     results = out if isinstance(out, (tuple, list)) else (out,)
     for name, item in zip(node.output, results, strict=False):
-        env[name] = item
+        if name:
+            env[name] = item
         reader.name_nodes(item, node.name or where)
 
 
@@ -167,24 +170,45 @@ def _initializer(onnx: Any, tensor: Any) -> Item:
 
 def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
     kind = info.type.tensor_type
-    try:
-        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-        if dtype.kind == "O":
-            raise TypeError("strings")
-        ours = DType.of(narrow(np.zeros(0, dtype)))
-    except (KeyError, TypeError):
-        raise ConvertError(f"input {info.name!r}: elements of type {kind.elem_type}") from None
+    ours = _dtype(onnx, kind.elem_type)
+    if ours is None:
+        raise ConvertError(f"input {info.name!r}: elements of type {kind.elem_type}")
     if info.name in shapes:
         dims = list(shapes[info.name])
     else:
         if not kind.HasField("shape"):
             raise ConvertError(f"input {info.name!r} has no shape; give one with --input")
         given = enumerate(kind.shape.dim)
-        dims = [d.dim_value or d.dim_param or f"{info.name}_{i}" for i, d in given]
-    if any(isinstance(d, int) and d < 1 for d in dims):
-        raise ConvertError(f"input {info.name!r} has shape {dims}; want sizes of at least 1")
+        dims = [_size(d, f"{info.name}_{i}") for i, d in given]
+    if any(isinstance(d, int) and d < 0 for d in dims):
+        raise ConvertError(f"input {info.name!r} has shape {dims}; want sizes of at least 0")
     sizes = [d if isinstance(d, int) else symbol(_identifier(d)) for d in dims]
     return Value(sizes, ours, name=info.name)
+
+
+def _size(dim: Any, name: str) -> int | str:
+    """A size as declared, or a name for one that is free."""
+    return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or name
+
+
+def _computed(v: Value) -> Value:
+    """An input in the type that is computed in: float32 for float16 and float64."""
+    return cast(v, to=DType.f32) if v.dtype.is_float and v.dtype is not DType.f32 else v
+
+
+def _declared(onnx: Any, v: Value, kind: int) -> Value:
+    """A result in the type that the model declares for it."""
+    dtype = _dtype(onnx, kind)
+    return v if dtype in (None, v.dtype) else cast(v, to=dtype)
+
+
+def _dtype(onnx: Any, kind: int) -> DType | None:
+    """Our type of an ONNX type's number; None: there is none."""
+    try:
+        twin = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        return None if twin.kind == "O" else DType.of(np.zeros(0, twin))
+    except (KeyError, TypeError):
+        return None
 
 
 def _identifier(name: str) -> str:

@@ -5,9 +5,27 @@ ONNX images are [n,c,h,w]; ours are [n,h,w,c], so rules put transposes around wh
 and the layout pass cancels them.
 """
 
-from converter.onnx_rules import elementwise, layers, pooling, reductions, shapes
+from converter.onnx_rules import (
+    activations,
+    attention,
+    elementwise,
+    indexing,
+    layers,
+    losses,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reductions,
+    resize,
+    sampling,
+    shapes,
+)
 from converter.onnx_rules.common import RULES, Item, Reader, as_value
 
-FAMILIES = (elementwise, layers, pooling, reductions, shapes)  # each declares its rules in RULES
+FAMILIES = (  # each declares its rules in RULES
+    activations, attention, elementwise, indexing, layers, losses, normalization, pooling,
+    quantization, recurrent, reductions, resize, sampling, shapes,
+)  # fmt: skip
 __all__ = ["RULES", "Item", "Reader", "as_value"]
 RULES |= elementwise.DIRECT | RULES

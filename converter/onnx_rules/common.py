@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
+from ir.dtype import DType
 from ir.graph import Array, Constant, Node, Value, Weight
 from ir.op import Op
+from ir.ops.compare import less, where
+from ir.ops.reduce import cumsum
+from ir.ops.shaping import Element, broadcast_to, cast
 from ir.symbol import Dim, Expr
 
 Item = Value | Array | None
@@ -28,8 +32,9 @@ class Reader:
     arranged: dict[tuple[Weight, str], Weight] = field(default_factory=dict)
     _named: set[Node] = field(default_factory=set)
 
-    def arrange(self, item: Item, how: str, change: Callable[[Array], Array]) -> Item:
-        """A weight in our layout. A weight that several nodes use in one way is kept single."""
+    def arrange(self, item: Item, how: str, change: Callable[[Any], Any]) -> Item:
+        """A weight in our layout, which `change` makes of an array or, for one that the model
+        computes, of a value. A weight that several nodes use in one way is kept single."""
         if isinstance(item, Weight):
             if (item, how) not in self.arranged:
                 data = np.ascontiguousarray(change(item.data))
@@ -37,7 +42,7 @@ class Reader:
             return self.arranged[item, how]
         if isinstance(item, np.ndarray):
             return np.ascontiguousarray(change(item))
-        raise ConvertError(f"a weight that the graph computes ({item!r}); want an initializer")
+        return change(as_value(item))
 
     def name_nodes(self, item: Item, source: str) -> None:
         """Say of all that was made for `item`, and was not there before, where it comes from."""
@@ -73,16 +78,19 @@ def as_value(item: Item) -> Value:
 
 
 def narrow(array: Array) -> Array:
-    """The array in the types that models compute in: float32 and int32 for wider or half ones."""
-    if array.dtype in (np.float16, np.float64):
-        with np.errstate(over="ignore"):
-            return array.astype(np.float32)
-    if array.dtype == np.int64:
-        small = array.astype(np.int32)
-        if not np.array_equal(small, array):
-            raise ConvertError(f"integers of {array.min()} to {array.max()}; want 32-bit ones")
-        return small
-    return array
+    """The array in the types that models compute in: float32 for other floats, and for integers
+    that there are no kernels for wider ones."""
+    to = _COMPUTED.get(array.dtype.name)
+    if to is None:
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(to)
+
+
+_COMPUTED = {
+    "float16": np.float32, "bfloat16": np.float32, "float64": np.float32, "int16": np.int32,
+    "uint16": np.int32, "uint32": np.int64, "uint64": np.int64,
+}  # fmt: skip
 
 
 def without_nan(array: Array, what: str) -> Array:
@@ -97,11 +105,79 @@ def without_nan(array: Array, what: str) -> Array:
     return array
 
 
-def compute(op: Op | Callable[..., Any], *items: Item, **attrs: Any) -> Item:
-    """The operator on values, or its reference at once when every input is known."""
+def compute(op: Op | Callable[..., Any], *items: Item, **attrs: Any) -> Any:
+    """The operator on values, or its reference at once when every input is known.
+
+    Small integers and truth values that the operator has no kernel for are computed as int32, and
+    what they give wraps around to their own type again.
+    """
     if not any(isinstance(i, Value) for i in items):
-        return np.asarray(op(*items, **attrs))
-    return op(*(None if i is None else as_value(i) for i in items), **attrs)
+        y = op(*items, **attrs)
+        return tuple(map(np.asarray, y)) if isinstance(y, tuple) else np.asarray(y)
+    values = [None if i is None else as_value(i) for i in items]
+    narrow_type = next(v.dtype for v in values if v is not None)
+    wide = _wider(op, narrow_type) if isinstance(op, Op) else None
+    if wide is None:
+        return op(*values, **attrs)
+    y = op(*(cast(v, to=wide) if v and v.dtype is narrow_type else v for v in values), **attrs)
+    back = [cast(v, to=narrow_type) if v.dtype is wide else v for v in _tuple(y)]
+    return tuple(back) if isinstance(y, tuple) else back[0]
+
+
+def _tuple(y: Any) -> tuple[Value, ...]:
+    return y if isinstance(y, tuple) else (y,)
+
+
+def _wider(op: Op, dtype: DType) -> DType | None:
+    """The type to compute in, where the operator has no kernel for `dtype`."""
+    own = "boolean" if dtype is DType.bool else dtype.name
+    if not op.kernels or "any" in op.kernels or own in op.kernels:
+        return None
+    if dtype in (DType.i8, DType.u8, DType.bool):
+        for wide in (DType.i32, DType.f32):  # both hold all of theirs
+            if wide.name in op.kernels:
+                return wide
+    raise ConvertError(f"elements of {dtype.name}; want {' or '.join(op.kernels)} for {op.name}")
+
+
+def as_type(x: Item, dtype: DType) -> Any:
+    """x with elements of a type."""
+    if isinstance(x, np.ndarray):
+        return cast.ref(x, to=Element(dtype))
+    v = as_value(x)
+    return v if v.dtype is dtype else cast(v, to=dtype)
+
+
+def floats(x: Item) -> Value:
+    """x as a value of float32."""
+    return as_value(as_type(x, DType.f32))
+
+
+def indices(x: Item, size: Dim | None = None) -> Any:
+    """x as int32; with a size, negative ones counted from the front."""
+    if isinstance(x, np.ndarray):
+        if size is not None and (x < 0).any():
+            (n,) = static((size,), "an axis with negative indices")
+            x = np.where(x < 0, x + n, x)
+        return x.astype(np.int32)
+    v = as_type(x, DType.i32)
+    if size is None:
+        return v
+    return where(less(v, 0), v + length(size), v)
+
+
+def length(size: Dim) -> Any:
+    """A size as a number that is added to indices."""
+    return static((size,), "an axis with indices that the model computes")[0]
+
+
+def iota(size: Dim, dtype: DType = DType.i32) -> Item:
+    """0, 1 … size-1."""
+    if isinstance(size, int):
+        check_count(size)
+        return np.arange(size, dtype=dtype.numpy)
+    ones = broadcast_to(Constant(np.ones(1, np.int32)), shape=(size,))
+    return as_type(cumsum(ones, axis=0, exclusive=True), dtype)
 
 
 def known(item: Item, what: str) -> np.ndarray:

@@ -1,68 +1,177 @@
-"""Layers with weights, and softmax."""
+"""Layers with weights."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from converter.errors import ConvertError
 from converter.onnx_rules.common import (
     Item,
     Reader,
     as_value,
-    axis_of,
     compute,
-    product,
     rule,
     shape_of,
     static,
 )
-from converter.onnx_rules.windows import to_channels_first, to_channels_last, window
+from converter.onnx_rules.windows import (
+    Window,
+    images_as_slices,
+    slices_as_images,
+    to_channels_first,
+    to_channels_last,
+    window,
+)
 from ir.graph import Value, Weight
 from ir.op import OPS
+from ir.ops.conv import conv2d, conv2d_dx, depthwise_conv2d
+from ir.ops.shaping import concat, pad, reshape, slice_axis, slice_dx, transpose
+from ir.symbol import Dim
 
 
 @rule("Conv")
 def conv(reader: Reader, attrs: dict[str, Any], x: Item, w: Item, b: Item = None) -> Item:
-    shape = shape_of(w)
+    shape = static(shape_of(w), "weight")
     rank, groups = len(shape), attrs.get("group", 1)
     xt = to_channels_last(x)
-    size = static(shape[2:], "kernel")
-    options = window(attrs, xt, size)
-    four = (lambda a: a[..., None]) if rank == 3 else (lambda a: a)
+    over = window(attrs, xt.shape[1 : rank - 1], shape[2:])
     bias = None if b is None else as_value(b)
+    if rank == 5:
+        return to_channels_first(_conv3d(reader, xt, w, bias, over, groups), rank)
+    options = over.options()
+    four = (*shape, 1) if rank == 3 else shape
     if groups > 1 and groups == xt.shape[3] == shape[0]:
-        w = reader.arrange(w, "depthwise", lambda a: four(a)[:, 0].transpose(1, 2, 0))
-        y = OPS["depthwise_conv2d"](xt, as_value(w), bias, **options)
+        w = reader.arrange(
+            w,
+            "depthwise",
+            lambda a: transpose(reshape(a, shape=(four[0], *four[2:])), perm=(1, 2, 0)),
+        )
+        y = depthwise_conv2d(xt, as_value(w), bias, **options)
     else:
-        w = reader.arrange(w, "conv", lambda a: four(a).transpose(0, 2, 3, 1))
-        y = OPS["conv2d"](xt, as_value(w), bias, groups=groups, **options)
+        w = reader.arrange(
+            w, "conv", lambda a: transpose(reshape(a, shape=four), perm=(0, 2, 3, 1))
+        )
+        y = conv2d(xt, as_value(w), bias, groups=groups, **options)
     return to_channels_first(y, rank)
 
 
-@rule("BatchNormalization")
-def batch_norm(
-    _: Reader, attrs: dict[str, Any], x: Item, scale: Item, bias: Item, mean: Item, variance: Item
-) -> Item:
-    v = as_value(x)
-    parts = [as_value(p) for p in (scale, bias, mean, variance)]
-    epsilon = attrs.get("epsilon", 1e-5)
-    if v.rank == 2:
-        return OPS["batch_norm"](v, *parts, epsilon=epsilon)
-    return to_channels_first(
-        OPS["batch_norm"](to_channels_last(v), *parts, epsilon=epsilon), v.rank
+def _conv3d(
+    reader: Reader, x: Value, w: Item, bias: Value | None, over: Window, groups: int
+) -> Value:
+    """The slices that a window sees lie behind each other as channels of one image."""
+    k, c, depth, r, s = static(shape_of(w), "weight")
+    padded = _along_depth(x, over.before[0], over.after[0])
+    reach, stride = over.reach(0), over.strides[0]
+    count = (padded.shape[1] - reach) // stride + 1
+    taps = []
+    for i in range(depth):
+        first = i * over.dilations[0]
+        part = slice_axis(padded, first, first + (count - 1) * stride + 1, axis=1, step=stride)
+        taps.append(reshape(part, shape=(*part.shape[:4], groups, 1, c)))
+    stacked = concat(*taps, axis=5)
+    image = slices_as_images(reshape(stacked, shape=(*stacked.shape[:4], groups * depth * c)))
+    w = reader.arrange(
+        w,
+        "conv3d",
+        lambda a: reshape(transpose(a, perm=(0, 3, 4, 2, 1)), shape=(k, r, s, depth * c)),
     )
+    y = conv2d(image, as_value(w), bias, groups=groups, **over.options())
+    return images_as_slices(y, count)
 
 
-@rule("LayerNormalization")
-def layer_norm(_: Reader, attrs: dict[str, Any], x: Item, scale: Item, bias: Item = None) -> Item:
-    v = as_value(x)
-    if axis_of(attrs.get("axis", -1), v.rank) != v.rank - 1:
-        raise ConvertError(f"axis {attrs['axis']} of rank {v.rank}; want the last axis")
-    if bias is None:
-        bias = np.zeros(static(shape_of(scale), "scale"), np.float32)
-    return OPS["layer_norm"](v, as_value(scale), as_value(bias), epsilon=attrs.get("epsilon", 1e-5))
+def _along_depth(x: Value, before: int, after: int) -> Value:
+    if before == after == 0:
+        return x
+    return pad(x, before=(0, before, 0, 0, 0), after=(0, after, 0, 0, 0))  # type: ignore[no-any-return]
+
+
+@rule("ConvTranspose")
+def conv_transpose(reader: Reader, attrs: dict[str, Any], x: Item, w: Item, b: Item = None) -> Item:
+    shape = static(shape_of(w), "weight")
+    rank = len(shape)
+    xt = to_channels_last(x)
+    over, extra = _transposed_window(attrs, xt.shape[1 : rank - 1], shape[2:])
+    y = _spread(reader, xt, w, over, attrs.get("group", 1), rank)
+    y = _cropped(y, over.before, tuple(a - e for a, e in zip(over.after, extra, strict=True)))
+    if b is not None:
+        y = compute(OPS["add"], y, b)
+    return to_channels_first(y, rank)
+
+
+def _transposed_window(
+    attrs: dict[str, Any], spatial: tuple[Dim, ...], size: tuple[int, ...]
+) -> tuple[Window, tuple[int, ...]]:
+    """The window of the convolution whose gradient this is, and how much longer each axis is."""
+    n = len(size)
+    auto = attrs.get("auto_pad", "NOTSET")
+    plain = {k: v for k, v in attrs.items() if k not in ("auto_pad", "pads")}
+    over = window(plain, spatial, size)
+    extra = tuple(attrs.get("output_padding", (0,) * n))
+    wanted = attrs.get("output_shape")
+    if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = [s * t for s, t in zip(static(spatial, auto), over.strides, strict=True)]
+    if wanted is None:
+        pads = attrs.get("pads", (0,) * 2 * n) if auto == "NOTSET" else (0,) * 2 * n
+        return replace(over, before=tuple(pads[:n]), after=tuple(pads[n:])), extra
+    before, after = [], []
+    for i, s in enumerate(static(spatial, "output_shape")):
+        total = over.strides[i] * (s - 1) + extra[i] + over.reach(i) - wanted[-n:][i]
+        first = total // 2 if auto == "SAME_UPPER" else total - total // 2
+        before.append(first)
+        after.append(total - first)
+    return replace(over, before=tuple(before), after=tuple(after)), extra
+
+
+def _spread(reader: Reader, x: Value, w: Item, over: Window, groups: int, rank: int) -> Value:
+    """Every window's products where they fall, without pads: x [n,*s,k] -> [n,*full,c]"""
+    full = tuple(
+        (x.shape[1 + i] - 1) * over.strides[i] + over.reach(i) for i in range(len(over.size))
+    )
+    bare = replace(over, before=(0,) * len(full), after=(0,) * len(full))
+    shape = static(shape_of(w), "weight")
+    last = (*shape, 1) if rank == 3 else shape
+
+    def spread(image: Value, weight: Item) -> Value:
+        size = over.two(full, 1)
+        return conv2d_dx(image, as_value(weight), size=size, groups=groups, **bare.options())  # type: ignore[no-any-return]
+
+    if rank < 5:
+        w = reader.arrange(w, "dx", lambda a: transpose(reshape(a, shape=last), perm=(0, 2, 3, 1)))
+        return spread(x, w)
+    image, depth = slices_as_images(x), x.shape[1]
+    total = None
+    for i in range(shape[2]):
+        part = reader.arrange(w, f"dx {i}", lambda a, i=i: _slice_of(a, i))  # type: ignore[misc]
+        y = images_as_slices(spread(image, part), depth)
+        whole = (y.shape[0], full[0], *y.shape[2:])
+        first, stride = i * over.dilations[0], over.strides[0]
+        end = (y.shape[0], first + (depth - 1) * stride + 1, *y.shape[2:])
+        y = slice_dx(y, shape=whole, begin=(0, first, 0, 0, 0), end=end, step=(1, stride, 1, 1, 1))
+        total = y if total is None else total + y
+    assert total is not None
+    return total
+
+
+def _slice_of(w: Any, i: int) -> Any:
+    """[k,c,d,r,s] -> [k,r,s,c] of one d."""
+    k, c, _, r, s = w.shape
+    end = (k, c, i + 1, r, s)
+    part = OPS["slice"](w, begin=(0, 0, i, 0, 0), end=end, step=(1,) * 5)
+    return transpose(reshape(part, shape=(k, c, r, s)), perm=(0, 2, 3, 1))
+
+
+def _cropped(y: Value, before: tuple[int, ...], after: tuple[int, ...]) -> Value:
+    """[n,*s,c] without so much of each axis; a negative amount is zeros more."""
+    for i, (b, a) in enumerate(zip(before, after, strict=True), start=1):
+        if b > 0 or a > 0:
+            y = slice_axis(y, max(b, 0), y.shape[i] - max(a, 0), axis=i)
+    ends = [tuple(max(-v, 0) for v in side) for side in (before, after)]
+    if any(map(any, ends)):
+        fill = (0,) * (y.rank - 1 - len(before))
+        y = pad(y, before=(0, *ends[0], *fill), after=(0, *ends[1], *fill))
+    return y
 
 
 @rule("Gemm")
@@ -72,38 +181,34 @@ def gemm(reader: Reader, attrs: dict[str, Any], a: Item, b: Item, c: Item = None
     transposed = bool(attrs.get("transB"))
     if c is not None and beta != 1.0:
         c = compute(OPS["mul"], c, np.float32(beta))
-    if isinstance(b, (Weight, np.ndarray)):
+    if isinstance(b, (Weight, np.ndarray)) and x.dtype.is_float:
         how = f"linear {transposed} {alpha}"
         w = reader.arrange(b, how, lambda m: (m if transposed else m.T) * np.float32(alpha))
         if c is None or shape_of(c) == (shape_of(w)[0],):
             return OPS["linear"](x, as_value(w), None if c is None else as_value(c))
         return compute(OPS["add"], OPS["linear"](x, as_value(w)), c)
-    y = OPS["matmul"](x, as_value(b), transpose_b=transposed)
+    y = compute(OPS["matmul"], x, b, transpose_b=transposed)
     y = y if alpha == 1.0 else y * alpha
     return y if c is None else compute(OPS["add"], y, c)
 
 
 @rule("MatMul")
 def matmul(reader: Reader, attrs: dict[str, Any], a: Item, b: Item) -> Item:
-    if isinstance(a, Value) and isinstance(b, (Weight, np.ndarray)) and len(shape_of(b)) == 2:
-        return OPS["linear"](a, as_value(reader.arrange(b, "linear False 1.0", lambda m: m.T)))
-    return compute(OPS["matmul"], a, b)
-
-
-@rule("Softmax")
-def softmax(reader: Reader, attrs: dict[str, Any], x: Item) -> Item:
-    return _softmax("softmax", reader, attrs, as_value(x))
-
-
-@rule("LogSoftmax")
-def log_softmax(reader: Reader, attrs: dict[str, Any], x: Item) -> Item:
-    return _softmax("log_softmax", reader, attrs, as_value(x))
-
-
-def _softmax(name: str, reader: Reader, attrs: dict[str, Any], x: Value) -> Value:
-    """Before opset 13 everything from `axis` on is one axis."""
-    axis = axis_of(attrs.get("axis", -1 if reader.opset >= 13 else 1), x.rank)
-    if reader.opset >= 13 or axis == x.rank - 1:
-        return OPS[name](x, axis=axis)
-    flat = OPS["reshape"](x, shape=(*x.shape[:axis], product(x.shape[axis:])))
-    return OPS["reshape"](OPS[name](flat, axis=axis), shape=x.shape)
+    """Vectors count as a row and as a column, whose axis goes again."""
+    ranks = len(shape_of(a)), len(shape_of(b))
+    of_floats = isinstance(a, Value) and a.dtype.is_float
+    if of_floats and ranks[1] == 2 and ranks[0] > 1 and isinstance(b, (Weight, np.ndarray)):
+        w = reader.arrange(b, "linear False 1.0", lambda m: m.T)
+        return OPS["linear"](a, as_value(w))
+    if 1 not in ranks:
+        return compute(OPS["matmul"], a, b)
+    x, y = as_value(a), as_value(b)
+    x = reshape(x, shape=(1, *x.shape)) if ranks[0] == 1 else x
+    y = reshape(y, shape=(*y.shape, 1)) if ranks[1] == 1 else y
+    z = compute(OPS["matmul"], x, y)
+    shape = list(z.shape)
+    if ranks[0] == 1:
+        del shape[-2]
+    if ranks[1] == 1:
+        del shape[-1]
+    return reshape(z, shape=tuple(shape))

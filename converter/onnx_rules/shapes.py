@@ -27,6 +27,7 @@ from converter.onnx_rules.common import (
 from ir.graph import Value
 from ir.op import OPS
 from ir.ops.rules import broadcast
+from ir.ops.shaping import tile
 from ir.symbol import Dim, Expr
 
 
@@ -181,15 +182,9 @@ def split(reader: Reader, attrs: dict[str, Any], x: Item, sizes: Item = None) ->
     return out
 
 
-@rule("Gather")
-def gather(_: Reader, attrs: dict[str, Any], x: Item, indices: Item) -> Item:
-    axis = axis_of(attrs.get("axis", 0), len(shape_of(x)))
-    if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
-        return np.asarray(np.take(x, indices, axis=axis))
-    if isinstance(indices, np.ndarray):
-        (n,) = static((shape_of(x)[axis],), "gather") if (indices < 0).any() else (0,)
-        indices = np.where(indices < 0, indices + n, indices).astype(np.int32)
-    return compute(OPS["gather"], x, indices, axis=axis)
+@rule("Tile")
+def tile_(_: Reader, attrs: dict[str, Any], x: Item, repeats: Item) -> Item:
+    return tile(as_value(x), repeats=integers(repeats, "repeats"))
 
 
 @rule("Expand")
@@ -225,17 +220,3 @@ def range_(_: Reader, attrs: dict[str, Any], start: Item, limit: Item, delta: It
     a, b, step = (known(v, "bound").item() for v in (start, limit, delta))
     check_count((b - a) // step)
     return np.arange(a, b, step, dtype=known(start, "start").dtype)
-
-
-@rule("OneHot")
-def one_hot(_: Reader, attrs: dict[str, Any], x: Item, depth: Item, values: Item) -> Item:
-    if axis_of(attrs.get("axis", -1), len(shape_of(x)) + 1) != len(shape_of(x)):
-        raise ConvertError(f"axis {attrs['axis']}; want the last one")
-    off, on = known(values, "values").ravel().tolist()
-    count = int(number(depth, "depth"))
-    if isinstance(x, np.ndarray):
-        x = np.where(x < 0, x + count, x)
-    else:
-        v = as_value(x)
-        x = OPS["where"](OPS["less"](v, 0), v + count, v)  # negative ones count from the end
-    return compute(OPS["one_hot"], x, depth=count, on=float(on), off=float(off))

@@ -1,9 +1,9 @@
 """The operator table. One module a family; importing this package declares every operator.
 
-Codes by family: elementwise 1-49, compare 50-69, reduce 70-89, shaping and index 90-129,
-linalg 130-149, conv 150-179, pool 180-199, norm 200-219, loss 220-239, quant 240-279,
-update 280-299, random 300-309, control and custom 310-329, recurrent 330-339,
-fused and formula 340-349.
+Codes by family: elementwise, trigonometry and integers 1-49, compare 50-69, reduce and sorting
+70-89, shaping, index and scatter 90-129, linalg 130-149, conv 150-179, pool 180-199, norm 200-219,
+loss 220-239, quant 240-279, update 280-299, random 300-309, control and custom 310-329,
+recurrent 330-339, fused and formula 340-349.
 """
 
 from ir.ops import (  # noqa: F401
@@ -16,6 +16,7 @@ from ir.ops import (  # noqa: F401
     formula,
     fused,
     index,
+    integers,
     linalg,
     loss,
     norm,
@@ -26,7 +27,10 @@ from ir.ops import (  # noqa: F401
     random,
     recurrent,
     reduce,
+    scatter,
     shaping,
+    sorting,
+    trigonometry,
     update,
 )
 

@@ -15,17 +15,18 @@ PAIRS = (
     case((2, 1, 5), (3, 1)),
     case(*SOME),
     case(ints(3, 4, low=0, high=3), ints(4, low=0, high=3)),
+    case(exactly([2**40, 2**40 + 1], DType.i64), exactly([2**40, 2**40], DType.i64)),
 )
 TRUTHS = case(bools(3, 4), bools(4)), case(bools(2, 1, 5), bools(3, 1))
-NUMBERS = ("f32", "i32")
+NUMBERS = ("f32", "i32", "i64")
 
 
 @op(
     code=50,
     shape=broadcast,
     dtype=predicate,
-    samples=PAIRS,
-    kernels=NUMBERS,
+    samples=(*PAIRS, *TRUTHS),
+    kernels=(*NUMBERS, "boolean"),
     onnx="Equal",
     grad=NO_GRAD,
 )

@@ -7,6 +7,7 @@ from enum import Enum
 
 import numpy as np
 
+from ir.dtype import DType
 from ir.op import NO_GRAD, case, exactly, ints, op
 from ir.ops.compare import equal, greater, less, logical_and, where
 from ir.ops.rules import broadcast, same, unbroadcast
@@ -31,7 +32,20 @@ LONG = (  # longer than the blocks that fast kernels stretch at a time
     case((3, 700), (3, 1)),
     case((30, 1), (1, 70)),
 )
-WITH_INTS = *TWO, case(ints(3, 4), ints(4)), case(ints(7), ints(7))
+WIDE = 2**40  # of 64-bit integers: beyond what 32 bits and the fractions of floats hold
+NUMBERS = ("f32", "i32", "i64")
+
+
+def _longs(*shape, low=-WIDE):
+    return ints(*shape, low=low, high=WIDE, dtype=DType.i64)
+
+
+WITH_INTS = (
+    *TWO,
+    case(ints(3, 4), ints(4)),
+    case(ints(7), ints(7)),
+    case(_longs(3, 4), _longs(4)),
+)
 SQRT_2 = math.sqrt(2)
 
 
@@ -39,7 +53,7 @@ SQRT_2 = math.sqrt(2)
     code=1,
     shape=broadcast,
     samples=WITH_INTS,
-    kernels=("f32", "i32"),
+    kernels=NUMBERS,
     onnx="Add",
     grad=lambda g, y, a, b: (unbroadcast(g, a), unbroadcast(g, b)),
 )
@@ -52,7 +66,7 @@ def add(a, b):
     code=2,
     shape=broadcast,
     samples=WITH_INTS,
-    kernels=("f32", "i32"),
+    kernels=NUMBERS,
     onnx="Sub",
     grad=lambda g, y, a, b: (unbroadcast(g, a), unbroadcast(-g, b)),
 )
@@ -65,7 +79,7 @@ def sub(a, b):
     code=3,
     shape=broadcast,
     samples=(*WITH_INTS, *LONG),
-    kernels=("f32", "i32"),
+    kernels=NUMBERS,
     onnx="Mul",
     grad=lambda g, y, a, b: (unbroadcast(g * b, a), unbroadcast(g * a, b)),
 )
@@ -77,20 +91,31 @@ def mul(a, b):
 @op(
     code=4,
     shape=broadcast,
-    samples=TWO_ABOVE_0,
+    samples=(
+        *TWO_ABOVE_0,
+        case(ints(3, 4), ints(4, low=-5, high=5)),
+        case(exactly([7, -7, 5, -(2**31)], DType.i32), exactly([2, 2, 0, -1], DType.i32)),
+        case(_longs(3, 4), ints(4, low=1, high=9, dtype=DType.i64)),
+    ),
+    kernels=NUMBERS,
     onnx="Div",
     grad=lambda g, y, a, b: (unbroadcast(g / b, a), unbroadcast(-(g * y) / b, b)),
 )
 def div(a, b):
-    """y = a / b"""
-    return a / b
+    """y = a / b; of integers without the fraction, and 0 where b is 0"""
+    if a.dtype.kind == "f":
+        return a / b
+    with np.errstate(all="ignore"):  # 0 as a divisor; the least number by -1, which wraps around
+        down = np.floor_divide(a, b)
+    rounded_down = (down * b != a) & ((a < 0) != (b < 0))
+    return np.where(b == 0, 0, down + rounded_down).astype(a.dtype)
 
 
 @op(
     code=5,
     shape=same,
-    samples=(*ONE, case(ints(5))),
-    kernels=("f32", "i32"),
+    samples=(*ONE, case(ints(5)), case(_longs(5))),
+    kernels=NUMBERS,
     onnx="Neg",
     grad=lambda g, y, x: (-g,),
 )
@@ -99,7 +124,14 @@ def neg(x):
     return -x
 
 
-@op(code=6, shape=same, samples=ONE, onnx="Abs", grad=lambda g, y, x: (g * sign(x),))
+@op(
+    code=6,
+    shape=same,
+    samples=(*ONE, case(ints(5)), case(_longs(5))),
+    kernels=NUMBERS,
+    onnx="Abs",
+    grad=lambda g, y, x: (g * sign(x),),
+)
 def abs(x):
     """y = |x|; its derivative at 0 is 0"""
     return np.abs(x)
@@ -134,10 +166,26 @@ def _pow_grad(g, y, a, b):
     return unbroadcast(g * b * pow(a, b - 1), a), unbroadcast(g * y * log_a, b)
 
 
-@op(code=11, shape=broadcast, samples=TWO_ABOVE_0, onnx="Pow", grad=_pow_grad)
+@op(
+    code=11,
+    shape=broadcast,
+    samples=(
+        *TWO_ABOVE_0,
+        case(ints(3, 4, low=-9, high=9), ints(4, low=0, high=12)),
+        case(exactly([0, 1, -1, 3, 2], DType.i32), exactly([-1, -2, -3, -1, 0], DType.i32)),
+        case(_longs(5), ints(5, low=0, high=9, dtype=DType.i64)),
+    ),
+    kernels=NUMBERS,
+    onnx="Pow",
+    grad=_pow_grad,
+)
 def pow(a, b):
-    """y = a^b"""
-    return np.power(a, b)
+    """y = a^b; of integers wrapped around, and for a negative b without the fraction"""
+    if a.dtype.kind == "f":
+        return np.power(a, b)
+    odd = np.where(b % 2 == 0, np.abs(a), a)
+    below = np.where(np.abs(a) == 1, odd, 0)
+    return np.where(b < 0, below, np.power(a, np.maximum(b, 0))).astype(a.dtype)
 
 
 def _maximum_grad(g, y, a, b):
@@ -150,7 +198,7 @@ def _maximum_grad(g, y, a, b):
     code=12,
     shape=broadcast,
     samples=WITH_INTS,
-    kernels=("f32", "i32"),
+    kernels=NUMBERS,
     onnx="Max",
     grad=_maximum_grad,
 )
@@ -163,7 +211,7 @@ def maximum(a, b):
     code=13,
     shape=broadcast,
     samples=WITH_INTS,
-    kernels=("f32", "i32"),
+    kernels=NUMBERS,
     onnx="Min",
     grad=_maximum_grad,
 )
@@ -375,7 +423,14 @@ def round(x):
     return np.rint(x)
 
 
-@op(code=31, shape=same, samples=(*ONE, case(exactly([-3, 0, 2]))), onnx="Sign", grad=NO_GRAD)
+@op(
+    code=31,
+    shape=same,
+    samples=(*ONE, case(exactly([-3, 0, 2])), case(ints(5)), case(_longs(5))),
+    kernels=NUMBERS,
+    onnx="Sign",
+    grad=NO_GRAD,
+)
 def sign(x):
     """y = -1, 0 or 1"""
     return np.sign(x)

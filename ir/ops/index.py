@@ -8,7 +8,8 @@ from ir.dtype import DType
 from ir.errors import DTypeError, ShapeError
 from ir.graph import shape_text
 from ir.op import NO_GRAD, case, exactly, ints, op
-from ir.ops.rules import checked_axes
+from ir.ops.rules import checked_axes, same
+from ir.ops.shaping import Element
 
 
 def _gather_shape(x, indices, *, axis):
@@ -95,3 +96,27 @@ def one_hot(indices, *, depth=1, on=1.0, off=0.0):
     """y = `on` at each index, `off` elsewhere     indices: int32[*i] -> y: float32[*i, depth]; an
     index outside 0..depth-1 makes a row of `off`"""
     return np.where(indices[..., None] == np.arange(depth), np.float32(on), np.float32(off))
+
+
+def _bitcast_dtype(x, *, to):
+    if x is DType.bool or to.dtype is DType.bool or to.dtype.size_bytes != x.size_bytes:
+        raise DTypeError(f"bitcast: {x!r} as {to.dtype!r}; want types of one size, and no bool")
+    return to.dtype
+
+
+@op(
+    code=107,
+    shape=same,
+    dtype=_bitcast_dtype,
+    samples=[
+        case((3, 4), to="i32"),
+        case(ints(3, 4, low=0, high=2**30), to="f32"),
+        case(ints(5, dtype=DType.i8), to="u8"),
+        case(ints(5, dtype=DType.i64), to="f64"),
+    ],
+    kernels=("any",),
+    grad=NO_GRAD,
+)
+def bitcast(x, *, to=Element.f32):
+    """y = the bits of x, taken for elements of another type of the same size"""
+    return x.view(to.dtype.numpy)

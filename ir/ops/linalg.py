@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Shape, Value, shape_text
-from ir.op import case, op
+from ir.op import case, ints, op
 from ir.ops.activation import Activation, activate, before_activation
 from ir.ops.reduce import reduce_sum
 from ir.ops.rules import broadcast, unbroadcast
@@ -72,7 +73,10 @@ def _rows(x: Value) -> Value:
         case((25, 260), (260, 9)),  # more than one block of each size in the fast kernels
         case((7, 3), (3, 520)),
         case((3, 260), (9, 260), transpose_b=True),
+        case(ints(2, 3, 4), ints(4, 5)),
+        case(ints(3, 4, high=2**40, dtype=DType.i64), ints(4, 5, dtype=DType.i64)),
     ],
+    kernels=("f32", "i32", "i64"),
     onnx="MatMul",
     grad=_matmul_grad,
 )

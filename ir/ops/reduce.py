@@ -23,7 +23,11 @@ SOME = (
     case((3, 2, 4, 5), axes=(0, 3)),
     case((150, 3), axes=(0,)),
 )
-INTS = case(ints(3, 4), axes=(1,))
+INTS = (
+    case(ints(3, 4), axes=(1,)),
+    case(ints(3, 4, low=-(2**40), high=2**40, dtype=DType.i64), axes=(0,)),
+)
+NUMBERS = ("f32", "i32", "i64")
 
 
 def _reduced(x, *, axes, keep_dims):
@@ -43,8 +47,8 @@ def _stretched(reduced, x, axes):
 @op(
     code=70,
     shape=_reduced,
-    samples=(*SOME, INTS),
-    kernels=("f32", "i32"),
+    samples=(*SOME, *INTS),
+    kernels=NUMBERS,
     onnx="ReduceSum",
     grad=lambda g, y, x, *, axes, keep_dims: (_stretched(g, x, axes),),
 )
@@ -80,8 +84,8 @@ def _extremum_grad(g, y, x, *, axes, keep_dims):
 @op(
     code=72,
     shape=_reduced,
-    samples=(*SOME, INTS),
-    kernels=("f32", "i32"),
+    samples=(*SOME, *INTS),
+    kernels=NUMBERS,
     onnx="ReduceMax",
     grad=_extremum_grad,
 )
@@ -93,8 +97,8 @@ def reduce_max(x, *, axes=(), keep_dims=False):
 @op(
     code=73,
     shape=_reduced,
-    samples=(*SOME, INTS),
-    kernels=("f32", "i32"),
+    samples=(*SOME, *INTS),
+    kernels=NUMBERS,
     onnx="ReduceMin",
     grad=_extremum_grad,
 )
@@ -113,7 +117,14 @@ def _prod_grad(g, y, x, *, axes, keep_dims):
     return (_stretched(g, x, axes) * where(equal(zeros, zero), rest, 0.0),)
 
 
-@op(code=74, shape=_reduced, samples=SOME, onnx="ReduceProd", grad=_prod_grad)
+@op(
+    code=74,
+    shape=_reduced,
+    samples=(*SOME, *INTS),
+    kernels=NUMBERS,
+    onnx="ReduceProd",
+    grad=_prod_grad,
+)
 def reduce_prod(x, *, axes=(), keep_dims=False):
     """y = the product of x over `axes`
 
@@ -131,6 +142,8 @@ PLACES = (
     case((2, 3, 4), axis=1, keep_dims=True),
     case(exactly([[1, 3, 3], [2, 2, 1]]), axis=1),
     case((5,)),
+    case(ints(3, 4), axis=1),
+    case(exactly([[2**40, 2**40 + 1], [5, -5]], DType.i64), axis=1),
 )
 
 
@@ -139,6 +152,7 @@ PLACES = (
     shape=_without_axis,
     dtype=DType.i32,
     samples=PLACES,
+    kernels=NUMBERS,
     onnx="ArgMax",
     grad=NO_GRAD,
 )
@@ -152,6 +166,7 @@ def argmax(x, *, axis=0, keep_dims=False):
     shape=_without_axis,
     dtype=DType.i32,
     samples=PLACES,
+    kernels=NUMBERS,
     onnx="ArgMin",
     grad=NO_GRAD,
 )
@@ -185,7 +200,10 @@ def _cumsum_grad(g, y, x, *, axis, exclusive, reverse):
         case((3, 4), axis=1, exclusive=True),
         case((2, 3, 2), axis=1, reverse=True),
         case((3, 4), axis=0, exclusive=True, reverse=True),
+        case(ints(3, 4), axis=1),
+        case(ints(4, low=-(2**40), high=2**40, dtype=DType.i64), exclusive=True),
     ],
+    kernels=NUMBERS,
     onnx="CumSum",
     grad=_cumsum_grad,
 )
@@ -196,4 +214,38 @@ def cumsum(x, *, axis=0, exclusive=False, reverse=False):
     y = np.cumsum(x, axis, dtype=x.dtype)
     if exclusive:
         y = y - x
+    return np.flip(y, axis).copy() if reverse else y
+
+
+def _cumprod_grad(g, y, x, *, axis, exclusive, reverse):
+    sums = cumsum(g * y, axis=axis, exclusive=exclusive, reverse=not reverse)
+    return (sums / x,)
+
+
+@op(
+    code=79,
+    shape=lambda x, *, axis, **_: (checked_axes("cumprod", x, (axis,)), same(x))[1],
+    samples=[
+        case((5,), low=0.5),
+        case((3, 4), axis=1, exclusive=True, low=-2.0, high=-0.5),
+        case((2, 3, 2), axis=1, reverse=True, low=0.5),
+        case((3, 4), axis=0, exclusive=True, reverse=True, low=0.5),
+        case(ints(3, 4), axis=1),
+        case(ints(4, low=-(2**20), high=2**20, dtype=DType.i64), exclusive=True),
+    ],
+    kernels=NUMBERS,
+    onnx="CumProd",
+    grad=_cumprod_grad,
+)
+def cumprod(x, *, axis=0, exclusive=False, reverse=False):
+    """y = the product of x up to each place along `axis`; `exclusive`: without the place itself;
+    `reverse`: from the end
+
+    Its derivatives hold where no element is 0.
+    """
+    x = np.flip(x, axis) if reverse else x
+    y = np.cumprod(x, axis, dtype=x.dtype)
+    if exclusive:
+        first = np.ones_like(np.take(y, [0], axis)) if y.shape[axis] else y
+        y = np.concatenate([first, y], axis).take(range(y.shape[axis]), axis)
     return np.flip(y, axis).copy() if reverse else y

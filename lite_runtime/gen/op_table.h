@@ -40,6 +40,17 @@ enum Code : uint16_t {
   round = 30,
   sign = 31,
   stop_gradient = 32,
+  tan = 33,
+  asin = 34,
+  acos = 35,
+  atan = 36,
+  sinh = 37,
+  cosh = 38,
+  asinh = 39,
+  acosh = 40,
+  atanh = 41,
+  mod = 42,
+  bitwise = 43,
   equal = 50,
   less = 51,
   greater = 52,
@@ -59,6 +70,8 @@ enum Code : uint16_t {
   argmin = 76,
   count = 77,
   cumsum = 78,
+  cumprod = 79,
+  topk = 80,
   reshape = 90,
   broadcast_to = 92,
   transpose = 93,
@@ -71,6 +84,11 @@ enum Code : uint16_t {
   scatter_add = 100,
   cast = 101,
   one_hot = 102,
+  gather_elements = 103,
+  scatter_elements = 104,
+  gather_nd = 105,
+  scatter_nd = 106,
+  bitcast = 107,
   matmul = 130,
   linear = 131,
   conv2d = 150,
@@ -152,6 +170,13 @@ enum class Approximate : int32_t {
   none,
   tanh,
 };
+enum class Bits : int32_t {
+  conjunction,
+  disjunction,
+  difference,
+  left,
+  right,
+};
 enum class Element : int32_t {
   f32,
   f16,
@@ -166,6 +191,13 @@ enum class PadMode : int32_t {
   constant,
   reflect,
   edge,
+};
+enum class Reduction : int32_t {
+  none,
+  add,
+  mul,
+  maximum,
+  minimum,
 };
 
 struct add_attrs {
@@ -239,6 +271,30 @@ struct sign_attrs {
 };
 struct stop_gradient_attrs {
 };
+struct tan_attrs {
+};
+struct asin_attrs {
+};
+struct acos_attrs {
+};
+struct atan_attrs {
+};
+struct sinh_attrs {
+};
+struct cosh_attrs {
+};
+struct asinh_attrs {
+};
+struct acosh_attrs {
+};
+struct atanh_attrs {
+};
+struct mod_attrs {
+  int32_t truncated;
+};
+struct bitwise_attrs {
+  Bits kind;
+};
 struct equal_attrs {
 };
 struct less_attrs {
@@ -295,6 +351,16 @@ struct cumsum_attrs {
   int32_t exclusive;
   int32_t reverse;
 };
+struct cumprod_attrs {
+  int32_t axis;
+  int32_t exclusive;
+  int32_t reverse;
+};
+struct topk_attrs {
+  int32_t k;
+  int32_t axis;
+  int32_t largest;
+};
 struct reshape_attrs {
   Ints shape;
 };
@@ -343,6 +409,23 @@ struct one_hot_attrs {
   int32_t depth;
   float on;
   float off;
+};
+struct gather_elements_attrs {
+  int32_t axis;
+};
+struct scatter_elements_attrs {
+  int32_t axis;
+  Reduction reduction;
+};
+struct gather_nd_attrs {
+  int32_t batch_dims;
+};
+struct scatter_nd_attrs {
+  int32_t batch_dims;
+  Reduction reduction;
+};
+struct bitcast_attrs {
+  Element to;
 };
 struct matmul_attrs {
   int32_t transpose_a;
@@ -685,6 +768,17 @@ struct formula_attrs {
   X(round) \
   X(sign) \
   X(stop_gradient) \
+  X(tan) \
+  X(asin) \
+  X(acos) \
+  X(atan) \
+  X(sinh) \
+  X(cosh) \
+  X(asinh) \
+  X(acosh) \
+  X(atanh) \
+  X(mod) \
+  X(bitwise) \
   X(equal) \
   X(less) \
   X(greater) \
@@ -704,6 +798,8 @@ struct formula_attrs {
   X(argmin) \
   X(count) \
   X(cumsum) \
+  X(cumprod) \
+  X(topk) \
   X(reshape) \
   X(broadcast_to) \
   X(transpose) \
@@ -716,6 +812,11 @@ struct formula_attrs {
   X(scatter_add) \
   X(cast) \
   X(one_hot) \
+  X(gather_elements) \
+  X(scatter_elements) \
+  X(gather_nd) \
+  X(scatter_nd) \
+  X(bitcast) \
   X(matmul) \
   X(linear) \
   X(conv2d) \
@@ -785,23 +886,35 @@ struct formula_attrs {
 #define LITE_REF_KERNELS(X) \
   X(add, f32) \
   X(add, i32) \
+  X(add, i64) \
   X(sub, f32) \
   X(sub, i32) \
+  X(sub, i64) \
   X(mul, f32) \
   X(mul, i32) \
+  X(mul, i64) \
   X(div, f32) \
+  X(div, i32) \
+  X(div, i64) \
   X(neg, f32) \
   X(neg, i32) \
+  X(neg, i64) \
   X(abs, f32) \
+  X(abs, i32) \
+  X(abs, i64) \
   X(exp, f32) \
   X(log, f32) \
   X(sqrt, f32) \
   X(reciprocal, f32) \
   X(pow, f32) \
+  X(pow, i32) \
+  X(pow, i64) \
   X(maximum, f32) \
   X(maximum, i32) \
+  X(maximum, i64) \
   X(minimum, f32) \
   X(minimum, i32) \
+  X(minimum, i64) \
   X(relu, f32) \
   X(clip, f32) \
   X(sigmoid, f32) \
@@ -820,17 +933,39 @@ struct formula_attrs {
   X(ceil, f32) \
   X(round, f32) \
   X(sign, f32) \
+  X(sign, i32) \
+  X(sign, i64) \
   X(stop_gradient, any) \
+  X(tan, f32) \
+  X(asin, f32) \
+  X(acos, f32) \
+  X(atan, f32) \
+  X(sinh, f32) \
+  X(cosh, f32) \
+  X(asinh, f32) \
+  X(acosh, f32) \
+  X(atanh, f32) \
+  X(mod, f32) \
+  X(mod, i32) \
+  X(mod, i64) \
+  X(bitwise, i32) \
+  X(bitwise, i64) \
   X(equal, f32) \
   X(equal, i32) \
+  X(equal, i64) \
+  X(equal, boolean) \
   X(less, f32) \
   X(less, i32) \
+  X(less, i64) \
   X(greater, f32) \
   X(greater, i32) \
+  X(greater, i64) \
   X(less_equal, f32) \
   X(less_equal, i32) \
+  X(less_equal, i64) \
   X(greater_equal, f32) \
   X(greater_equal, i32) \
+  X(greater_equal, i64) \
   X(logical_not, boolean) \
   X(logical_and, boolean) \
   X(logical_or, boolean) \
@@ -838,16 +973,33 @@ struct formula_attrs {
   X(is_nan, f32) \
   X(reduce_sum, f32) \
   X(reduce_sum, i32) \
+  X(reduce_sum, i64) \
   X(reduce_mean, f32) \
   X(reduce_max, f32) \
   X(reduce_max, i32) \
+  X(reduce_max, i64) \
   X(reduce_min, f32) \
   X(reduce_min, i32) \
+  X(reduce_min, i64) \
   X(reduce_prod, f32) \
+  X(reduce_prod, i32) \
+  X(reduce_prod, i64) \
   X(argmax, f32) \
+  X(argmax, i32) \
+  X(argmax, i64) \
   X(argmin, f32) \
+  X(argmin, i32) \
+  X(argmin, i64) \
   X(count, any) \
   X(cumsum, f32) \
+  X(cumsum, i32) \
+  X(cumsum, i64) \
+  X(cumprod, f32) \
+  X(cumprod, i32) \
+  X(cumprod, i64) \
+  X(topk, f32) \
+  X(topk, i32) \
+  X(topk, i64) \
   X(reshape, any) \
   X(broadcast_to, any) \
   X(transpose, any) \
@@ -860,7 +1012,14 @@ struct formula_attrs {
   X(scatter_add, f32) \
   X(cast, any) \
   X(one_hot, i32) \
+  X(gather_elements, any) \
+  X(scatter_elements, any) \
+  X(gather_nd, any) \
+  X(scatter_nd, any) \
+  X(bitcast, any) \
   X(matmul, f32) \
+  X(matmul, i32) \
+  X(matmul, i64) \
   X(linear, f32) \
   X(conv2d, f32) \
   X(conv2d_dx, f32) \
@@ -953,6 +1112,17 @@ struct formula_attrs {
   {"round", 30, 1, 1, 1, 0, false, "", {0}}, \
   {"sign", 31, 1, 1, 1, 0, false, "", {0}}, \
   {"stop_gradient", 32, 1, 1, 1, 0, true, "", {0}}, \
+  {"tan", 33, 1, 1, 1, 0, false, "", {0}}, \
+  {"asin", 34, 1, 1, 1, 0, false, "", {0}}, \
+  {"acos", 35, 1, 1, 1, 0, false, "", {0}}, \
+  {"atan", 36, 1, 1, 1, 0, false, "", {0}}, \
+  {"sinh", 37, 1, 1, 1, 0, false, "", {0}}, \
+  {"cosh", 38, 1, 1, 1, 0, false, "", {0}}, \
+  {"asinh", 39, 1, 1, 1, 0, false, "", {0}}, \
+  {"acosh", 40, 1, 1, 1, 0, false, "", {0}}, \
+  {"atanh", 41, 1, 1, 1, 0, false, "", {0}}, \
+  {"mod", 42, 2, 2, 1, 0, false, "b", {0}}, \
+  {"bitwise", 43, 2, 2, 1, 0, false, "c", {5}}, \
   {"equal", 50, 2, 2, 1, 0, false, "", {0}}, \
   {"less", 51, 2, 2, 1, 0, false, "", {0}}, \
   {"greater", 52, 2, 2, 1, 0, false, "", {0}}, \
@@ -972,6 +1142,8 @@ struct formula_attrs {
   {"argmin", 76, 1, 1, 1, 0, false, "ib", {0}}, \
   {"count", 77, 1, 1, 1, 0, false, "I", {0}}, \
   {"cumsum", 78, 1, 1, 1, 0, false, "ibb", {0}}, \
+  {"cumprod", 79, 1, 1, 1, 0, false, "ibb", {0}}, \
+  {"topk", 80, 1, 1, 2, 0, false, "iib", {0}}, \
   {"reshape", 90, 1, 1, 1, 0, true, "I", {0}}, \
   {"broadcast_to", 92, 1, 1, 1, 0, false, "I", {0}}, \
   {"transpose", 93, 1, 1, 1, 0, false, "I", {0}}, \
@@ -984,6 +1156,11 @@ struct formula_attrs {
   {"scatter_add", 100, 2, 2, 1, 0, false, "ii", {0}}, \
   {"cast", 101, 1, 1, 1, 0, false, "c", {8}}, \
   {"one_hot", 102, 1, 1, 1, 0, false, "iff", {0}}, \
+  {"gather_elements", 103, 2, 2, 1, 0, false, "i", {0}}, \
+  {"scatter_elements", 104, 3, 3, 1, 0, false, "ic", {5}}, \
+  {"gather_nd", 105, 2, 2, 1, 0, false, "i", {0}}, \
+  {"scatter_nd", 106, 3, 3, 1, 0, false, "ic", {5}}, \
+  {"bitcast", 107, 1, 1, 1, 0, false, "c", {8}}, \
   {"matmul", 130, 2, 2, 1, 0, false, "bb", {0}}, \
   {"linear", 131, 2, 3, 1, 0, false, "c", {8}}, \
   {"conv2d", 150, 2, 3, 1, 0, false, "IIIic", {8}}, \

@@ -14,6 +14,9 @@ namespace lite {
   }                                                                                       \
   KERNEL(op, i32, ref) {                                                                  \
     return binary<int32_t, uint8_t>(call, [](int32_t a, int32_t b) { return a sign b; }); \
+  }                                                                                       \
+  KERNEL(op, i64, ref) {                                                                  \
+    return binary<int64_t, uint8_t>(call, [](int64_t a, int64_t b) { return a sign b; }); \
   }
 
 COMPARISON(equal, ==)
@@ -21,6 +24,10 @@ COMPARISON(less, <)
 COMPARISON(greater, >)
 COMPARISON(less_equal, <=)
 COMPARISON(greater_equal, >=)
+
+KERNEL(equal, boolean, ref) {
+  return binary<uint8_t, uint8_t>(call, [](uint8_t a, uint8_t b) { return (a != 0) == (b != 0); });
+}
 
 CHECK(logical_not) { return check_same(call); }
 KERNEL(logical_not, boolean, ref) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/kernels.h"
 #include "kernels/ref/loops.h"
@@ -19,11 +20,42 @@ namespace lite {
   KERNEL(op, f32, ref) {                                                                  \
     return binary<float, float>(call, [](float a, float b) -> float { return formula; }); \
   }
-// The same on 32-bit integers, which wrap around as numpy's do: hence unsigned.
-#define BINARY_I32(op, T, formula)                                    \
-  KERNEL(op, i32, ref) {                                              \
-    return binary<T, T>(call, [](T a, T b) -> T { return formula; }); \
+// The same on integers, which wrap around as numpy's do: hence unsigned where they may.
+#define BINARY_INTS(op, T32, T64, formula)                                      \
+  KERNEL(op, i32, ref) {                                                        \
+    return binary<T32, T32>(call, [](T32 a, T32 b) -> T32 { return formula; }); \
+  }                                                                             \
+  KERNEL(op, i64, ref) {                                                        \
+    return binary<T64, T64>(call, [](T64 a, T64 b) -> T64 { return formula; }); \
   }
+#define UNARY_INTS(op, T32, T64, formula)                               \
+  KERNEL(op, i32, ref) {                                                \
+    return unary<T32, T32>(call, [](T32 x) -> T32 { return formula; }); \
+  }                                                                     \
+  KERNEL(op, i64, ref) {                                                \
+    return unary<T64, T64>(call, [](T64 x) -> T64 { return formula; }); \
+  }
+
+namespace {
+
+// a / b without the fraction; 0 where b is 0, and the least number by -1 wraps around
+template <typename T>
+T quotient(T a, T b) {
+  using Unsigned = std::make_unsigned_t<T>;
+  return b == 0 ? 0 : b == -1 ? static_cast<T>(0 - static_cast<Unsigned>(a)) : a / b;
+}
+
+// a^b by squares, wrapped around; without the fraction where b is negative
+template <typename T>
+T power(T a, T b) {
+  using Unsigned = std::make_unsigned_t<T>;
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
+  Unsigned y = 1;
+  for (Unsigned base = static_cast<Unsigned>(a); b > 0; b /= 2, base *= base) y *= b % 2 != 0 ? base : 1;
+  return static_cast<T>(y);
+}
+
+}  // namespace
 
 BINARY(add, a + b)
 BINARY(sub, a - b)
@@ -32,11 +64,13 @@ BINARY(div, a / b)
 BINARY(pow, std::pow(a, b))
 BINARY(maximum, a > b || a != a ? a : b)
 BINARY(minimum, a < b || a != a ? a : b)
-BINARY_I32(add, uint32_t, a + b)
-BINARY_I32(sub, uint32_t, a - b)
-BINARY_I32(mul, uint32_t, (a * b))
-BINARY_I32(maximum, int32_t, std::max(a, b))
-BINARY_I32(minimum, int32_t, std::min(a, b))
+BINARY_INTS(add, uint32_t, uint64_t, a + b)
+BINARY_INTS(sub, uint32_t, uint64_t, a - b)
+BINARY_INTS(mul, uint32_t, uint64_t, (a * b))
+BINARY_INTS(div, int32_t, int64_t, quotient(a, b))
+BINARY_INTS(pow, int32_t, int64_t, power(a, b))
+BINARY_INTS(maximum, int32_t, int64_t, std::max(a, b))
+BINARY_INTS(minimum, int32_t, int64_t, std::min(a, b))
 
 UNARY(neg, -x)
 UNARY(abs, std::abs(x))
@@ -55,9 +89,9 @@ UNARY(round, std::nearbyint(x))
 UNARY(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x)
 UNARY(softplus, std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x))))
 
-KERNEL(neg, i32, ref) {
-  return unary<uint32_t, uint32_t>(call, [](uint32_t x) { return 0 - x; });
-}
+UNARY_INTS(neg, uint32_t, uint64_t, 0 - x)
+UNARY_INTS(abs, uint32_t, uint64_t, x >> (8 * sizeof(x) - 1) != 0 ? 0 - x : x)
+UNARY_INTS(sign, int32_t, int64_t, (x > 0) - (x < 0))
 
 namespace {
 

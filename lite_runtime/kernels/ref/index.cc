@@ -71,4 +71,11 @@ KERNEL(one_hot, i32, ref) {
   return Status::kOk;
 }
 
+CHECK(bitcast) {
+  return call.inputs == 1 && same_shape(call.in[0], call.y()) && size_of(call.in[0].dtype) == size_of(call.y().dtype) &&
+         call.in[0].present() && call.y().dtype != DType::boolean && call.y().dtype != DType::tape &&
+         static_cast<int>(call.attrs.to) + 1 == static_cast<int>(call.y().dtype);
+}
+KERNEL(bitcast, any, ref) { return copy_all(call); }
+
 }  // namespace lite

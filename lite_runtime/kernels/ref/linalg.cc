@@ -16,7 +16,7 @@ Ints leading(const Ints& shape) {
 }  // namespace
 
 CHECK(matmul) {
-  if (!has_inputs(call, 2, 2)) return false;
+  if (!has_inputs(call, 2, 2, call.y().dtype)) return false;
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
   if (a.rank() < 2 || b.rank() < 2 || y.rank() < 2) return false;
   const bool ta = call.attrs.transpose_a, tb = call.attrs.transpose_b;
@@ -24,7 +24,10 @@ CHECK(matmul) {
   return b.dim(tb ? -1 : -2) == k && y.dim(-2) == m && y.dim(-1) == n &&
          stretches_to(leading(a.shape), leading(y.shape)) && stretches_to(leading(b.shape), leading(y.shape));
 }
-KERNEL(matmul, f32, ref) {
+namespace {
+
+template <typename T>
+Status product_of(const Call<matmul_attrs>& call) {
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
   const bool ta = call.attrs.transpose_a, tb = call.attrs.transpose_b;
   const int64_t m = y.dim(-2), n = y.dim(-1), k = a.dim(ta ? -2 : -1);
@@ -32,12 +35,12 @@ KERNEL(matmul, f32, ref) {
   int64_t products = 1;
   for (int size : batch) products *= size;
   for (int64_t p = 0; p < products; ++p) {
-    const float* pa = a.f32() + broadcast_offset(leading(a.shape), batch, p) * m * k;
-    const float* pb = b.f32() + broadcast_offset(leading(b.shape), batch, p) * k * n;
-    float* py = y.f32() + p * m * n;
+    const T* pa = a.as<T>() + broadcast_offset(leading(a.shape), batch, p) * m * k;
+    const T* pb = b.as<T>() + broadcast_offset(leading(b.shape), batch, p) * k * n;
+    T* py = y.as<T>() + p * m * n;
     for (int64_t i = 0; i < m; ++i) {
       for (int64_t j = 0; j < n; ++j) {
-        float sum = 0;
+        T sum = 0;
         for (int64_t l = 0; l < k; ++l) sum += pa[ta ? l * m + i : i * k + l] * pb[tb ? j * k + l : l * n + j];
         py[i * n + j] = sum;
       }
@@ -45,6 +48,12 @@ KERNEL(matmul, f32, ref) {
   }
   return Status::kOk;
 }
+
+}  // namespace
+
+KERNEL(matmul, f32, ref) { return product_of<float>(call); }
+KERNEL(matmul, i32, ref) { return product_of<uint32_t>(call); }
+KERNEL(matmul, i64, ref) { return product_of<uint64_t>(call); }
 
 CHECK(linear) {
   if (!has_inputs(call, 2, 3)) return false;
