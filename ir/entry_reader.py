@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ir.bound import binders, bound_by, spoken_of
 from ir.dtype import DType
 from ir.errors import FormatError
 from ir.graph import Graph, Node, Shape, Value, Weight
@@ -70,7 +71,23 @@ class EntryReader:
         names = [index.name(at) for at in index.words(table, "OutputNames").tolist()]
         if len(names) != len(outputs):
             raise FormatError(f"{self.place}: {len(names)} names for {len(outputs)} outputs")
-        return Graph(tuple(inputs), tuple(outputs), tuple(names), tuple(self.updates.items()))
+        graph = Graph(tuple(inputs), tuple(outputs), tuple(names), tuple(self.updates.items()))
+        self._check_bound(graph)
+        return graph
+
+    def _check_bound(self, graph: Graph) -> None:
+        """Raises FormatError where a size is spoken of before it is bound, or is bound for nothing:
+        the graph would put the node elsewhere, or leave it out."""
+        bound = binders(node for node, _ in self.nodes)
+        known: set[str] = set()
+        for node, place in self.nodes if bound else ():
+            known.update(bound_by(node))
+            if early := sorted((spoken_of(node) & bound.keys()) - known):
+                raise FormatError(f"{place}: speaks of {early[0]} before that is bound")
+            if bound_by(node) and node not in graph.nodes:
+                raise FormatError(
+                    f"{place}: binds {bound_by(node)[0]}, but nothing reads its result"
+                )
 
     def _node(self, row: Any, place: str, source: str) -> None:
         op = _op(row.Op(), place)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ir.bound import bound_by
 from ir.errors import EvaluationError, ShapeError
 from ir.graph import Array, Constant, Function, Graph, Node, Shape, Value, Weight, shape_text
 from ir.symbol import Expr, symbols
@@ -96,10 +97,11 @@ class _Evaluation:
     def __init__(
         self, sizes: Mapping[str, int], weights: Mapping[Weight, Array], seen: Seen | None
     ) -> None:
-        self.sizes = sizes
+        self.sizes = dict(sizes)  # and those that are bound on the way
+        self.given = frozenset(sizes)
         self.weights = weights
         self.seen = seen
-        self.plans: dict[Graph, list[tuple[Node, dict[str, Any]]]] = {}
+        self.plans: dict[Graph, list[tuple[Node, dict[str, Any] | None]]] = {}
 
     def drive(self, steps: Steps) -> Arrays:
         """Run a generator and those that it asks for, on a stack of our own."""
@@ -124,8 +126,11 @@ class _Evaluation:
     def steps(self, graph: Graph, arrays: Arrays, roots: Sequence[Value]) -> Steps:
         """Node by node; nodes of control flow ask for their sub-graphs."""
         env: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True))
-        for node, attrs in self._plan(graph):
+        for node, fixed in self._plan(graph):
             given = [None if v is None else self._array(env, v) for v in node.inputs]
+            if names := bound_by(node):
+                self._bind(names, given[0])
+            attrs = self._attrs(node) if fixed is None else fixed
             if (control := STEPS.get(node.op.name)) is not None:
                 out = yield from control(*given, **attrs)
             else:
@@ -145,13 +150,26 @@ class _Evaluation:
             return v.data
         raise EvaluationError(f"{v!r} is no input, constant or weight of its graph")
 
-    def _plan(self, graph: Graph) -> list[tuple[Node, dict[str, Any]]]:
-        """The nodes with their attributes as numbers, once for each graph."""
+    def _plan(self, graph: Graph) -> list[tuple[Node, dict[str, Any] | None]]:
+        """The nodes, with their attributes as numbers where no size of them is bound on the way."""
         if graph not in self.plans:
-            self.plans[graph] = [
-                (n, {k: self._concrete(a) for k, a in n.attrs.items()}) for n in graph.nodes
-            ]
+            self.plans[graph] = [(n, self._fixed_attrs(n)) for n in graph.nodes]
         return self.plans[graph]
+
+    def _fixed_attrs(self, node: Node) -> dict[str, Any] | None:
+        exprs = (d for a in node.attrs.values() for d in (a if isinstance(a, tuple) else (a,)))
+        names = set().union(*(symbols(d) for d in exprs if isinstance(d, Expr)))
+        return self._attrs(node) if names <= self.given else None
+
+    def _attrs(self, node: Node) -> dict[str, Any]:
+        return {k: self._concrete(a) for k, a in node.attrs.items()}
+
+    def _bind(self, names: Sequence[str], numbers: Array | None) -> None:
+        assert numbers is not None
+        for name, n in zip(names, numbers.tolist(), strict=True):
+            if n < 0:
+                raise ShapeError(f"bind_sizes: {name} = {n}, want at least 0")
+            self.sizes[name] = n
 
     def _concrete(self, attr: Any) -> Any:
         if isinstance(attr, Expr):

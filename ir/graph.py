@@ -289,13 +289,33 @@ class Model:
 
 
 def order(roots: Iterable[Value], given: Container[Value] = ()) -> tuple[Node, ...]:
-    """Every node that `roots` need, each after the nodes that it reads. Raises on a cycle.
+    """Every node that `roots` need, each after the nodes that it reads and after those that bind
+    the sizes that it speaks of (ir/bound.py). Raises on a cycle.
 
     What lies behind the values `given` is not needed.
     """
+    from ir.bound import binders, spoken_of
+
+    roots = tuple(roots)
+    nodes = _order(roots, given, lambda node: node.present_inputs)
+    bound = binders(nodes)
+    if not bound:
+        return nodes
+
+    def needs(node: Node) -> tuple[Value, ...]:
+        wanted = dict.fromkeys(bound[s] for s in sorted(spoken_of(node)) if s in bound)
+        sizes = (b.results[0] for b in wanted if b is not node)
+        return (*node.present_inputs, *sizes)
+
+    return _order(roots, given, needs)
+
+
+def _order(
+    roots: tuple[Value, ...], given: Container[Value], needs: Callable[[Node], tuple[Value, ...]]
+) -> tuple[Node, ...]:
     done: dict[Node, None] = {}
     open_: set[Node] = set()
-    stack = [(v.node, False) for v in reversed(tuple(roots)) if v not in given]
+    stack = [(v.node, False) for v in reversed(roots) if v not in given]
     while stack:
         node, ready = stack.pop()
         if node is None or node in done:
@@ -308,8 +328,8 @@ def order(roots: Iterable[Value], given: Container[Value] = ()) -> tuple[Node, .
             raise GraphError(f"{node!r} needs its own result")
         open_.add(node)
         stack.append((node, True))
-        needs = (v for v in reversed(node.present_inputs) if v not in given)
-        stack.extend((v.node, False) for v in needs if v.node not in done)
+        below = (v for v in reversed(needs(node)) if v not in given)
+        stack.extend((v.node, False) for v in below if v.node not in done)
     return tuple(done)
 
 

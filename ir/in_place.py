@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ir.bound import binders, spoken_of
 from ir.errors import GraphError
 from ir.graph import Graph, Node, Value, Weight
 from ir.walk import walk
@@ -31,9 +32,12 @@ def in_place_order(graph: Graph) -> tuple[Node, ...]:
                 f"output {name!r} is the old value of weight {base.name!r}, which the graph "
                 "overwrites; want the new value, or a copy"
             )
-    return _sorted(
-        graph, {n: [r for w in ws for r in readers[w] if r is not n] for n, ws in updates.items()}
-    )
+    before = {n: [r for w in ws for r in readers[w] if r is not n] for n, ws in updates.items()}
+    if bound := binders(graph.nodes):
+        for node in graph.nodes:
+            wanted = dict.fromkeys(bound[s] for s in sorted(spoken_of(node)) if s in bound)
+            before.setdefault(node, []).extend(b for b in wanted if b is not node)
+    return _sorted(graph, before)
 
 
 def _updates_by_node(graph: Graph) -> dict[Node, list[Weight]]:

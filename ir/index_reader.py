@@ -76,8 +76,8 @@ class Index:
 
     def model(self, segments: Sequence[memoryview]) -> Model:
         rows = list(self.rows(self.root, "Symbols", 12))
-        if wrong := next((s for s in rows if not 1 <= s.Low() <= s.High()), None):
-            raise FormatError(f"model file: a symbol of {wrong.Low()} to {wrong.High()}, want 1 up")
+        if wrong := next((s for s in rows if not 0 <= s.Low() <= s.High()), None):
+            raise FormatError(f"model file: a symbol of {wrong.Low()} to {wrong.High()}, want 0 up")
         self.symbols = [self.name(s.Name()) for s in rows]
         if len(rows) > MAX_SYMBOLS:
             raise FormatError(f"model file: {len(rows)} symbols, want at most {MAX_SYMBOLS}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ir.bound import bound_below, own_sizes
 from ir.dtype import DType
 from ir.errors import FormatError, GraphError
 from ir.graph import Constant, Graph, Model, Node, Value, Weight
@@ -25,7 +26,7 @@ from ir.index_words import (
     float_word,
 )
 from ir.op import MAX_RANK, attr_kind
-from ir.symbol import Dim, Expr, symbols
+from ir.symbol import Dim, symbols
 from ir.walk import inner_first, walk
 
 CONSTANT, TRAINABLE, STATE, FROZEN = range(4)  # kinds of weights
@@ -51,7 +52,9 @@ def encode(model: Model, *, strip_names: bool) -> Content:
         raise FormatError(f"model of {len(writer.entries)} entries, want at most {MAX_ENTRIES}")
     for key, value in model.metadata.items():
         checked_text(f"{key}\n{value}", "metadata", lines=True)
-    ranges = [model.symbol_ranges.get(s, (1, LARGEST_SIZE)) for s in writer.symbols]
+    bound = bound_below(model.entries.values())
+    lowest = {s: 0 if s in bound else 1 for s in writer.symbols}
+    ranges = [model.symbol_ranges.get(s, (lowest[s], LARGEST_SIZE)) for s in writer.symbols]
     symbol_rows = [(writer.names.put(s), *r) for s, r in zip(writer.symbols, ranges, strict=True)]
     hashes = [hashlib.sha256(s).digest() for s in segments]
 
@@ -263,13 +266,6 @@ def _subgraphs(graph: Graph) -> Iterator[Graph]:
 def _all_symbols(graphs: Sequence[Graph]) -> set[str]:
     found: set[str] = set()
     for graph in graphs:
-        nodes = graph.nodes
-        for v in (*graph.inputs, *(r for n in nodes for r in n.results)):
-            found.update(*map(symbols, v.shape))
-        for attr in (a for n in nodes for a in n.attrs.values()):
-            found.update(*(symbols(d) for d in _as_tuple(attr) if isinstance(d, Expr)))
+        found.update(*(symbols(d) for v in graph.inputs for d in v.shape))
+        found.update(*(symbols(d) for node in graph.nodes for d in own_sizes(node)))
     return found
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

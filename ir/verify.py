@@ -8,11 +8,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ir.bound import bound_below, bound_by, own_sizes
 from ir.dtype import DType
 from ir.errors import GraphError
 from ir.graph import Constant, Function, Graph, Model, Node, Value, Weight, shape_text
 from ir.op import OPS
-from ir.symbol import Expr, symbols
+from ir.symbol import symbols
 from ir.text import node_line, value_names
 
 
@@ -21,41 +22,59 @@ def verify(what: Graph | Model) -> None:
 
     every operand is defined before its use and every leaf is an input, a constant or a weight; what
     a node says of its results and attributes is what its operator says; free dimensions come from
-    the inputs (or have a range in the model); a weight is updated once, by a value of its type.
+    the inputs, or are bound before their use (or have a range in the model); a weight is updated
+    once, by a value of its type.
     """
     if isinstance(what, Graph):
         return _check_all(what, "graph", frozenset(), set())
-    done: set[tuple[Graph, frozenset[str]]] = set()
+    done: Done = set()
     for name, graph in what.entries.items():
         _check_all(graph, f"entry {name!r}", frozenset(what.symbol_ranges), done)
     _all_different((w.name for w in what.weights), "model: weight")
     for name, (low, high) in what.symbol_ranges.items():
-        if not 1 <= low <= high:
-            raise GraphError(f"model: {name} from {low} to {high}, want 1 or more, in order")
+        if not 0 <= low <= high:
+            raise GraphError(f"model: {name} from {low} to {high}, want 0 or more, in order")
     return None
 
 
-def _check_all(
-    graph: Graph, place: str, known: frozenset[str], done: set[tuple[Graph, frozenset[str]]]
-) -> None:
+Done = set[tuple[Graph, frozenset[str], bool]]
+
+
+def _check_all(graph: Graph, place: str, ranges: frozenset[str], done: Done) -> None:
     """Check a graph and what it reaches, each once: functions may lead back to themselves."""
-    stack = [(graph, place, known)]
+    bound = bound_below([graph])
+    if early := sorted(bound & set(graph.symbols)):
+        raise GraphError(f"{place}: free dimension {early[0]} is one of an input, and bound")
+    stack = [(graph, place, (ranges - bound) | set(graph.symbols), False)]
     while stack:
-        graph, place, known = stack.pop()
-        checker = _Checker(graph, place, known)
-        if (graph, checker.known) not in done:
-            done.add((graph, checker.known))
+        graph, place, known, in_function = stack.pop()
+        if (graph, known, in_function) not in done:
+            done.add((graph, known, in_function))
+            checker = _Checker(graph, place, known, bound, in_function)
             checker.check()
             stack += reversed(checker.inner)
 
 
 class _Checker:
-    def __init__(self, graph: Graph, place: str, known: frozenset[str]) -> None:
+    """`known`: the free dimensions that have values before the first node; `bound`: those that get
+    theirs from a node of the entry."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        place: str,
+        known: frozenset[str],
+        bound: frozenset[str],
+        in_function: bool,
+    ) -> None:
         self.graph = graph
         self.place = place
-        self.known = known | set(graph.symbols)  # free dimensions
+        self.known = known
+        self.bound = bound
+        self.in_function = in_function
         self.defined: set[Value] = set(graph.inputs)
-        self.inner: list[tuple[Graph, str, frozenset[str]]] = []  # sub-graphs, still to be checked
+        # sub-graphs, still to be checked, and whether they are of a function
+        self.inner: list[tuple[Graph, str, frozenset[str], bool]] = []
 
     def check(self) -> None:
         self._check_inputs()
@@ -93,6 +112,7 @@ class _Checker:
             if (v.shape, v.dtype) != (want.shape, want.dtype):
                 wanted = f"want {want.dtype!r}{shape_text(want.shape)}"
                 self._fail(f"{place}: result {v.index}", node, wanted, v)
+        self._bind(node, place)
         self._check_symbols(node, place)
         for f in node.functions():
             if not f.is_defined:
@@ -100,14 +120,24 @@ class _Checker:
         for graph in node.subgraphs():
             if graph.updates:
                 self._fail(place, node, "a sub-graph updates weights", op.name)
-            self.inner.append((graph, f"{place}, sub-graph", self.known))
+            called = any(True for _ in node.functions())
+            known = self.known - self.bound if called else self.known
+            self.inner.append((graph, f"{place}, sub-graph", known, called or self.in_function))
+
+    def _bind(self, node: Node, place: str) -> None:
+        """A size is bound once, and not by functions: they may run inside of themselves."""
+        for name in bound_by(node):
+            if name in self.known:
+                self._fail(place, node, f"free dimension {name} has a value already", name)
+            if self.in_function:
+                self._fail(place, node, f"a function binds {name}; want an entry or a branch", name)
+        self.known |= set(bound_by(node))
 
     def _check_symbols(self, node: Node, place: str) -> None:
-        sizes = [d for v in node.results for d in v.shape]
-        for attr in node.attrs.values():
-            sizes += attr if isinstance(attr, tuple) else [attr] if isinstance(attr, Expr) else []
-        for name in sorted(set().union(*map(symbols, sizes)) - self.known):
-            self._fail(place, node, f"free dimension {name} is not one of the inputs", name)
+        for name in sorted(set().union(*map(symbols, own_sizes(node))) - self.known):
+            self._fail(
+                place, node, f"free dimension {name} is not one of the inputs, nor bound", name
+            )
 
     def _check_use(self, v: Value, place: str, node: Node | None = None) -> None:
         if v.node is not None:

@@ -15,7 +15,8 @@ from ir.graph import Constant, Function, Graph, Value, shape_text
 from ir.op import ANY_RESULTS, CONTROL_GRAD, NO_GRAD, Spec, bools, case, floats, ints, op
 from ir.ops.compare import less
 from ir.ops.elementwise import sin, tanh
-from ir.ops.shaping import Element, broadcast_to
+from ir.ops.rules import zeros
+from ir.ops.shaping import Element
 
 NOTHING = Graph((), ())
 NO_FUNCTION = Function("nothing", (), ())
@@ -205,12 +206,7 @@ def _pop_grad(g, y, tape, *, shape, dtype):
     below = new_tape() if below is None else below
     if not dtype.dtype.is_float:
         return (below,)
-    return (push(below, _zeros(y[1]) if x is None else x),)
-
-
-def _zeros(v):
-    zero = Constant(0.0, dtype=v.dtype)
-    return broadcast_to(zero, shape=v.shape) if v.shape else zero
+    return (push(below, zeros(y[1]) if x is None else x),)
 
 
 def _scalar(name, tape):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ir.dtype import DType
 from ir.errors import DTypeError, ShapeError
-from ir.graph import Shape, Value, shape_text
+from ir.graph import Constant, Shape, Value, shape_text
 from ir.op import OPS
 from ir.symbol import Dim
 
@@ -54,6 +54,12 @@ def checked_axes(name: str, x: Shape, axes: tuple[int, ...]) -> tuple[int, ...]:
             f"{name}: axes {list(axes)} of {shape_text(x)}; want some of 0..{len(x) - 1}"
         )
     return axes
+
+
+def zeros(like: Value) -> Value:
+    """Zeros of this shape and type."""
+    zero = Constant(0.0, dtype=like.dtype)
+    return OPS["broadcast_to"](zero, shape=like.shape) if like.shape else zero
 
 
 def elements(shape: Shape) -> Dim:

@@ -59,7 +59,20 @@ Status Entry::load(const Model& model, uint32_t number, Tensor* weights, const c
     return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its inputs", name());
   }
   order_graphs();
+  find_bound();
   return Status::kOk;
+}
+
+// Which free dimensions get their sizes from a run. Graphs inside are then fitted when they are entered.
+void Entry::find_bound() {
+  for (uint32_t i = 0; i < count_; ++i) {
+    for (const Step& step : routines_[i]->steps()) {
+      for (int32_t k = 1; step.action == Action::bind && k <= step.attr_words[0]; ++k) {
+        sizes_.add_bound(static_cast<uint32_t>(lone_symbol(model_->expression(expression_of(step.attr_words[k])))));
+      }
+    }
+  }
+  sizes_.forget_bound();
 }
 
 Status Entry::reach(const char* backend, uint32_t number, Role role, Routine** routine, Error& error) {
@@ -111,11 +124,11 @@ Status Entry::resize(Error& error) {
 }
 
 Status Entry::apply_sizes(Error& error) {
-  for (uint32_t i = 0; i < count_; ++i) LITE_TRY(routines_[i]->evaluate_shapes(sizes_, error));
-  for (uint32_t i = 0; i < count_; ++i) LITE_TRY(routines_[i]->fit(sizes_, error));
+  sizes_.forget_bound();
+  for (uint32_t i = 0; i < count_; ++i) routines_[i]->forget_fit();
+  const uint32_t fitted = sizes_.any_bound() ? 1 : count_;
+  for (uint32_t i = 0; i < fitted; ++i) LITE_TRY(routines_[i]->fit(0, sizes_, error));
   find_needs();
-  planned_size_ = static_cast<size_t>(std::min<uint64_t>(needs_[0], SIZE_MAX));
-  least_size_ = least_[0];
   LITE_PROBE3("plan", name(), uint64_t{planned_size_}, uint64_t{least_size_});
   return Status::kOk;
 }
@@ -157,7 +170,7 @@ void Entry::find_needs() {
       uint64_t own = 0;
       for (const Routine* inner : step.inner) {
         if (inner == nullptr || rank_[inner->index()] >= rank_[i]) continue;
-        const uint64_t size = inner->frame_size() - inner->planned_size() + needs_[inner->index()];
+        const uint64_t size = inner->frame_size() - inner->planned_size(0) + needs_[inner->index()];
         own = step.action == Action::loop ? own + size : std::max(own, size);
         most_least = std::max(most_least, least_[inner->index()]);
       }
@@ -166,6 +179,8 @@ void Entry::find_needs() {
     needs_[i] = routine.planned_size() + most;
     least_[i] = std::max(routine.least_size(), most_least);
   }
+  planned_size_ = static_cast<size_t>(std::min<uint64_t>(needs_[0], SIZE_MAX));
+  least_size_ = least_[0];
 }
 
 Status Entry::set_input(uint32_t i, const Tensor& tensor, Error& error) {
@@ -217,9 +232,10 @@ void Entry::forget_inputs() {
 Status Entry::run(const RunOptions& options, Error& error) {
   if (options.check_finite) LITE_TRY(check_inputs(error));
   for (uint32_t i = 0; i < inputs(); ++i) addresses_[i] = given_[i].data;
-  Machine machine(options);
+  Machine machine(options, sizes_);
   const Status status = machine.run(*main_, addresses_.data(), error);
   peak_size_ = machine.peak_size();
+  if (sizes_.any_bound()) find_needs();
   return status;
 }
 

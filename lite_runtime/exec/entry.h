@@ -64,6 +64,7 @@ class Entry {
   Status link(Routine& routine, const char* backend, Error& error);
   Status check_inputs(Error& error) const;
   Status apply_sizes(Error& error);
+  void find_bound();
   void order_graphs();
   void find_needs();
 

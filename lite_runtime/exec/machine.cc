@@ -14,13 +14,17 @@
 
 namespace lite {
 
-// A tape is the address of its last cell, or null; the elements stand behind the cell.
+// A tape is the address of its last cell, or null; the elements stand behind the cell. Where a run finds sizes, the
+// tensor of a step has others later on: then a copy of it stands before the elements.
 struct Machine::Cell {
   const Cell* below;
   const Tensor* what;  // its type and shape
 
-  static constexpr size_t kHead = 16;
-  const unsigned char* bytes() const { return reinterpret_cast<const unsigned char*>(this) + kHead; }
+  static constexpr size_t kHead = 16, kCopy = Region::round_up(sizeof(Tensor));
+  const unsigned char* bytes() const {
+    const unsigned char* behind = reinterpret_cast<const unsigned char*>(this) + kHead;
+    return static_cast<const void*>(what) == behind ? behind + kCopy : behind;
+  }
 };
 
 namespace {
@@ -65,7 +69,7 @@ bool is_finite(const Tensor& tensor) {
   return tensor.dtype != DType::f64 || all_finite<double>(tensor);
 }
 
-Machine::Machine(const RunOptions& options) : options_(options) {
+Machine::Machine(const RunOptions& options, Sizes& sizes) : options_(options), sizes_(sizes) {
   static_assert(sizeof(Cell) <= Cell::kHead, "elements stand behind it");
   constexpr double kLongest = 1e9;  // seconds: longer ones do not fit the clock
   const double timeout_s = std::min(options.limits.timeout_s, kLongest);
@@ -75,11 +79,11 @@ Machine::Machine(const RunOptions& options) : options_(options) {
 Status Machine::run(Routine& routine, void* const* inputs, Error& error) {
   options_.frames->clear();
   options_.tapes->clear();
-  Status status = afford(routine.planned_size()) ? Status::kOk : Status::kOutOfMemory;
+  const size_t planned = routine.planned_size(0);
+  Status status = afford(planned) ? Status::kOk : Status::kOutOfMemory;
   unsigned char* memory = status == Status::kOk ? options_.frames->take(routine.frame_size()) : nullptr;
   if (memory == nullptr) {
-    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its plan of %zu bytes", routine.name(),
-                     routine.planned_size());
+    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its plan of %zu bytes", routine.name(), planned);
   }
   top_ = at_ = routine.bind(memory, inputs, nullptr);
   status = turn(routine);
@@ -141,7 +145,7 @@ Status Machine::do_step(Step& step, Frame* frame, Frame** inner) {
       if (fuel_ < 0 || options_.cancelled->load(std::memory_order_relaxed)) LITE_TRY(look_around());
       Context context;
       context.pool = options_.pool;
-      context.scratch = frame->bytes + step.scratch_at;
+      context.scratch = frame->from(step.scratch_at);
       context.prepared = step.prepared;
       Tensor* tensors = frame->tensors + step.tensors;
       [[maybe_unused]] const uint64_t number = static_cast<uint64_t>(&step - frame->routine->steps().begin());
@@ -155,6 +159,8 @@ Status Machine::do_step(Step& step, Frame* frame, Frame** inner) {
       return push(step, at);
     case Action::pop:
       return pop(step, at);
+    case Action::bind:
+      return bind(step, frame);
     case Action::cond: {
       Routine& chosen = *step.inner[*static_cast<const uint8_t*>(at[0]) != 0 ? 0 : 1];
       return enter(chosen, frame, at + 1, at + step.given, inner);
@@ -220,9 +226,11 @@ Status Machine::finish(Frame** at, bool* done) {
   Frame* next = nullptr;
   if (routine.role() == Role::condition) {
     if (*static_cast<const uint8_t*>(routine.output_addresses(*frame)[0]) != 0) next = frame->other;
+    end_stages(frame);
   } else if (routine.role() == Role::body) {
     routine.deliver(*frame, operands + step.given);
     drop_tapes(*frame);
+    end_stages(frame);
     next = frame->other;
   } else {
     routine.deliver(*frame, operands + step.given);
@@ -245,11 +253,56 @@ Status Machine::finish(Frame** at, bool* done) {
   return Status::kOk;
 }
 
+// What the runtime's own checks find wrong at these sizes is the reason why the run stops.
+Status Machine::fit(Routine& routine, uint32_t stage) {
+  if (routine.is_fit(stage, sizes_)) return Status::kOk;
+  Error error;
+  const Status status = routine.fit(stage, sizes_, error);
+  return status == Status::kOk ? status : stop(status, "%s", error.text);
+}
+
+// From here on the sizes are known that steps behind this one speak of.
+Status Machine::bind(const Step& step, Frame* frame) {
+  void* const* at = frame->at + step.first;
+  const int32_t count = step.attr_words[0];
+  copy(at[1], at[0], static_cast<size_t>(count) * sizeof(int32_t));
+  Error error;
+  const Status status = sizes_.bind(step.attr_words + 1, count, static_cast<const int32_t*>(at[0]), error);
+  if (status != Status::kOk) return stop(status, "%s", error.text);
+  return step.stage > 0 ? begin_stage(step.stage, frame) : Status::kOk;
+}
+
+Status Machine::begin_stage(uint32_t stage, Frame* frame) {
+  Routine& routine = *frame->routine;
+  LITE_TRY(fit(routine, stage));
+  const Region::Mark mark = options_.frames->mark();
+  const size_t size = routine.stage_size(stage);
+  unsigned char* memory = afford(size) ? options_.frames->take(size) : nullptr;
+  if (memory == nullptr) {
+    return stop(Status::kOutOfMemory, "no memory for %zu bytes at the sizes that it found", size);
+  }
+  if (frame->staged == 0) frame->stages = mark;
+  frame->staged += size;
+  frame->counted += size;
+  routine.bind_stage(stage, memory, frame);
+  return Status::kOk;
+}
+
+// A turn of a loop is over: the next one finds sizes of its own.
+void Machine::end_stages(Frame* frame) {
+  if (frame->staged == 0) return;
+  options_.frames->release(frame->stages);
+  frame->counted -= frame->staged;
+  bytes_ -= frame->staged;
+  frame->staged = 0;
+}
+
 Status Machine::enter(Routine& routine, Frame* caller, void* const* inputs, void* const* outputs, Frame** frame) {
   if (options_.limits.most_depth > 0 && depth_ >= options_.limits.most_depth) {
     return stop(Status::kCancelled, "stopped, more than %d graphs run inside of each other",
                 options_.limits.most_depth);
   }
+  if (sizes_.any_bound()) LITE_TRY(fit(routine, 0));
   const Region::Mark mark = options_.frames->mark();
   const size_t size = routine.frame_size();
   unsigned char* memory = afford(size) ? options_.frames->take(size) : nullptr;
@@ -300,12 +353,14 @@ Status Machine::enter_loop(const Step& step, Frame* frame, Frame** condition) {
 }
 
 Status Machine::push(const Step& step, void* const* at) {
-  const size_t elements = step.pushed->size_bytes(), size = Cell::kHead + Region::round_up(elements);
+  const size_t head = Cell::kHead + (sizes_.any_bound() ? Cell::kCopy : 0);
+  const size_t elements = step.pushed->size_bytes(), size = head + Region::round_up(elements);
   unsigned char* memory = afford(size) ? options_.tapes->take(size) : nullptr;
   if (memory == nullptr) return stop(Status::kOutOfMemory, "no memory to push %zu bytes on a tape", elements);
-  const Cell* cell = new (memory) Cell{*static_cast<const Cell* const*>(at[0]), step.pushed};
+  const Tensor* what = sizes_.any_bound() ? new (memory + Cell::kHead) Tensor(*step.pushed) : step.pushed;
+  const Cell* cell = new (memory) Cell{*static_cast<const Cell* const*>(at[0]), what};
   taped_ += size;
-  copy(memory + Cell::kHead, at[1], elements);
+  copy(memory + head, at[1], elements);
   std::memcpy(at[2], &cell, sizeof cell);
   return Status::kOk;
 }

@@ -48,7 +48,8 @@ bool is_finite(const Tensor& tensor);
 // and one for its body, however often it turns; a tape is a list whose cells share what is below them.
 class Machine {
  public:
-  explicit Machine(const RunOptions& options);
+  // `sizes` are those of the routines that it runs.
+  Machine(const RunOptions& options, Sizes& sizes);
 
   // Runs an entry's routine on inputs at these addresses. Its frame stays in the region until that is cleared.
   Status run(Routine& routine, void* const* inputs, Error& error);
@@ -63,6 +64,10 @@ class Machine {
   Status do_step(Step& step, Frame* frame, Frame** inner);
   template <bool watched>
   Status finish(Frame** frame, bool* done);
+  Status bind(const Step& step, Frame* frame);
+  Status begin_stage(uint32_t stage, Frame* frame);
+  void end_stages(Frame* frame);
+  Status fit(Routine& routine, uint32_t stage);
   Status enter(Routine& routine, Frame* caller, void* const* inputs, void* const* outputs, Frame** frame);
   void leave(Frame* frame);
   void drop_tapes(const Frame& frame);
@@ -77,6 +82,7 @@ class Machine {
   Status stop(Status status, const char* format, ...);
 
   const RunOptions& options_;
+  Sizes& sizes_;
   Frame* top_ = nullptr;          // the entry's
   Frame* at_ = nullptr;           // the one at work
   int64_t deadline_ = INT64_MAX;  // in nanoseconds of the clock
@@ -86,7 +92,7 @@ class Machine {
   size_t bytes_ = 0;  // of memory that this run uses
   size_t peak_ = 0;   // the most that it used so far
   size_t taped_ = 0;  // of those in use, what lies on tapes
-  char reason_[96] = "";
+  char reason_[sizeof(Error::text)] = "";
 };
 
 }  // namespace lite

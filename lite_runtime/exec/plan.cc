@@ -110,7 +110,7 @@ void Timeline::unlink(uint32_t region) {
 }
 
 // Three orders in which blocks may be placed; the one that takes the least memory.
-uint64_t Planner::plan(Array<Block>& blocks, uint64_t enough) {
+uint64_t Planner::plan(Array<Block>& blocks, size_t begin, size_t end, uint64_t enough) {
   const auto life = [](const Block& b) { return b.last - b.first; };
   const auto larger = [](const Block& a, const Block& b) { return a.size > b.size; };
   const auto longer = [&](const Block& a, const Block& b) {
@@ -120,7 +120,7 @@ uint64_t Planner::plan(Array<Block>& blocks, uint64_t enough) {
     return a.first != b.first ? a.first < b.first : a.size > b.size;
   };
   count_ = 0;
-  for (size_t i = 0; i < blocks.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     blocks[i].offset = 0;
     if (blocks[i].size > 0 && blocks[i].first <= blocks[i].last) order_[count_++] = static_cast<uint32_t>(i);
   }
@@ -185,9 +185,10 @@ uint64_t Planner::place_by_step(Array<Block>& blocks) {
   return timeline_.end();
 }
 
-uint64_t least_size(const Array<Block>& blocks, Array<int64_t>& changes) {
+uint64_t least_size(const Array<Block>& blocks, size_t begin, size_t end, Array<int64_t>& changes) {
   std::fill(changes.begin(), changes.end(), 0);
-  for (const Block& block : blocks) {
+  for (size_t i = begin; i < end; ++i) {
+    const Block& block = blocks[i];
     if (block.last < block.first) continue;
     const int64_t size = static_cast<int64_t>(Arena::round_up(block.size));
     changes[static_cast<size_t>(block.first)] += size;

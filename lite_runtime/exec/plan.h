@@ -71,9 +71,9 @@ class Planner {
            (blocks <= kMostGreedy || (region_of_.allocate(blocks) && timeline_.allocate(blocks)));
   }
 
-  // Sets the offset of every block, a multiple of Arena::kAlignment, and returns the size of the arena. No better plan
-  // is looked for than one of `enough` bytes.
-  uint64_t plan(Array<Block>& blocks, uint64_t enough);
+  // Sets the offset of every block from `begin` to `end`, a multiple of Arena::kAlignment, and returns the size of the
+  // arena. No better plan is looked for than one of `enough` bytes.
+  uint64_t plan(Array<Block>& blocks, size_t begin, size_t end, uint64_t enough);
 
  private:
   template <typename Before>
@@ -87,7 +87,8 @@ class Planner {
   Timeline timeline_;
 };
 
-// The most bytes that are alive at one of `steps` steps: no plan can do with less. `changes` has steps + 1 elements.
-uint64_t least_size(const Array<Block>& blocks, Array<int64_t>& changes);
+// The most bytes of blocks `begin` to `end` that are alive at one step: no plan can do with less. `changes` has an
+// element for each step, and one more.
+uint64_t least_size(const Array<Block>& blocks, size_t begin, size_t end, Array<int64_t>& changes);
 
 }  // namespace lite

@@ -24,6 +24,8 @@ Action action_of(const OpInfo& op) {
       return Action::push;
     case code::pop:
       return Action::pop;
+    case code::bind_sizes:
+      return Action::bind;
   }
   return op.view ? Action::view : Action::kernel;
 }
@@ -62,7 +64,31 @@ Status Routine::load(const Model& model, uint32_t number, Role role, Tensor* wei
   }
   for (uint32_t i = 0; i < outputs(); ++i) gives_tape_ = gives_tape_ || output(i).dtype == DType::tape;
   LITE_TRY(load_steps(backend, error));
+  LITE_TRY(make_stages(error));
   return make_blocks(error);
+}
+
+// A stage begins behind each bind that no other one follows at once. Their blocks are found later.
+Status Routine::make_stages(Error& error) {
+  const auto ends_one = [&](size_t i) {
+    return steps_[i].action == Action::bind && (i + 1 == steps_.size() || steps_[i + 1].action != Action::bind);
+  };
+  uint32_t count = 1;
+  for (size_t i = 0; i < steps_.size(); ++i) count += ends_one(i);
+  if (!stages_.allocate(count + 1)) {
+    return error.set(Status::kOutOfMemory, "entry %.60s: no memory for %u stages", entry_name(), count);
+  }
+  uint32_t stage = 0, value = inputs();
+  for (uint32_t i = 0; i < steps_.size(); ++i) {
+    value += static_cast<uint32_t>(steps_[i].results - steps_[i].op->updates);
+    if (!ends_one(i)) continue;
+    steps_[i].stage = ++stage;
+    stages_[stage].step = i + 1;
+    stages_[stage].value = value;
+  }
+  stages_[count].step = static_cast<uint32_t>(steps_.size());
+  stages_[count].value = values();
+  return Status::kOk;
 }
 
 Status Routine::load_steps(const char* backend, Error& error) {
@@ -164,27 +190,30 @@ Operand Routine::operand(int32_t id) const {
   return {Operand::frame, static_cast<uintptr_t>(blocks_[block].offset)};
 }
 
-void Routine::find_operands() {
-  for (const Step& step : steps_) {
+void Routine::find_operands(uint32_t stage) {
+  for (uint32_t i = stages_[stage].step; i < stages_[stage + 1].step; ++i) {
+    const Step& step = steps_[i];
     Operand* to = operands_.begin() + step.first;
     for (int32_t k = 0; k < step.inputs; ++k) *to++ = operand(k < step.given ? step.ids[k] : -1);
     for (int32_t k = 0; k < step.results; ++k) *to++ = operand(step.ids[step.given + k]);
   }
-  for (uint32_t i = 0; i < outputs(); ++i) operands_[first_output_ + i] = operand(static_cast<int32_t>(output_id(i)));
+  for (uint32_t i = 0; is_last(stage) && i < outputs(); ++i) {
+    operands_[first_output_ + i] = operand(static_cast<int32_t>(output_id(i)));
+  }
 }
 
 namespace {
 
-void* address(const Operand& operand, unsigned char* bytes, void* const* inputs, void* const* outputs) {
+void* address(const Operand& operand, const Frame& frame) {
   switch (operand.base) {
     case Operand::fixed:
       return reinterpret_cast<void*>(operand.value);
     case Operand::frame:
-      return bytes + operand.value;
+      return frame.from(operand.value);
     case Operand::input:
-      return inputs[operand.value];
+      return frame.inputs[operand.value];
     case Operand::output:
-      return outputs[operand.value];
+      return frame.outputs[operand.value];
     case Operand::nothing:
       break;
   }
@@ -205,11 +234,37 @@ Frame* Routine::bind(unsigned char* memory, void* const* inputs, void* const* ou
   frame->at = reinterpret_cast<void**>(memory + sizeof(Frame));
   frame->tensors = reinterpret_cast<Tensor*>(frame->at + operands_.size());
   frame->bytes = aligned(reinterpret_cast<unsigned char*>(frame->tensors + tensor_count_));
-  for (size_t i = 0; i < operands_.size(); ++i) {
-    frame->at[i] = address(operands_[i], frame->bytes, inputs, outputs);
+  frame->inputs = inputs;
+  frame->outputs = outputs;
+  if (!is_last(0)) std::memset(static_cast<void*>(frame->at), 0, operands_.size() * sizeof(void*));
+  find_addresses(0, frame);
+  return frame;
+}
+
+// Graphs that bind sizes never run inside of themselves: of a stage behind the first one there is one frame at a time,
+// so that where its memory lies may stand in the routine.
+void Routine::bind_stage(uint32_t stage, unsigned char* memory, Frame* frame) {
+  const uint64_t at = reinterpret_cast<uintptr_t>(aligned(memory)) - reinterpret_cast<uintptr_t>(frame->bytes);
+  Stage& own = stages_[stage];
+  for (uint32_t i = own.block; i < stages_[stage + 1].block; ++i) blocks_[i].offset += at - own.offset;
+  own.offset = at;
+  for (uint32_t i = own.step; i < stages_[stage + 1].step; ++i) {
+    if (steps_[i].scratch >= 0) steps_[i].scratch_at = static_cast<size_t>(blocks_[steps_[i].scratch].offset);
   }
-  if (tensor_count_ == 0) return frame;
-  for (const Step& step : steps_) {
+  find_operands(stage);
+  find_addresses(stage, frame);
+}
+
+void Routine::find_addresses(uint32_t stage, Frame* frame) {
+  const Step *begin = steps_.begin() + stages_[stage].step, *end = steps_.begin() + stages_[stage + 1].step;
+  const auto find = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) frame->at[i] = address(operands_[i], *frame);
+  };
+  if (begin != end) find(begin->first, end != steps_.end() ? end->first : first_output_);
+  if (is_last(stage)) find(first_output_, operands_.size());
+  if (tensor_count_ == 0) return;
+  for (const Step* at = begin; at != end; ++at) {
+    const Step& step = *at;
     if (step.action != Action::kernel) continue;
     Tensor* to = frame->tensors + step.tensors;
     for (int32_t k = 0; k < step.inputs + step.results; ++k) {
@@ -218,7 +273,6 @@ Frame* Routine::bind(unsigned char* memory, void* const* inputs, void* const* ou
       tensor_at->data = frame->at[step.first + static_cast<uint32_t>(k)];
     }
   }
-  return frame;
 }
 
 namespace {
@@ -240,11 +294,11 @@ void Routine::deliver(const Frame& frame, void* const* to) const {
   for (uint32_t i = 0; i < copy_count_; ++i) {
     const Copy& copy = copies_[i];
     if (copy.staged < 0) continue;
-    move(frame.bytes + blocks_[copy.staged].offset, from[copy.output], output(copy.output).size_bytes());
+    move(frame.from(blocks_[copy.staged].offset), from[copy.output], output(copy.output).size_bytes());
   }
   for (uint32_t i = 0; i < copy_count_; ++i) {
     const Copy& copy = copies_[i];
-    const void* at = copy.staged < 0 ? from[copy.output] : frame.bytes + blocks_[copy.staged].offset;
+    const void* at = copy.staged < 0 ? from[copy.output] : frame.from(blocks_[copy.staged].offset);
     move(to[copy.output], at, output(copy.output).size_bytes());
   }
 }

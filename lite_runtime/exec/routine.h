@@ -12,7 +12,7 @@ namespace lite {
 class Routine;
 
 // How a step is done.
-enum class Action : uint8_t { view, kernel, scalar, push, pop, empty_tape, cond, loop, call };
+enum class Action : uint8_t { view, kernel, scalar, push, pop, empty_tape, bind, cond, loop, call };
 
 // One node, ready to run.
 struct Step {
@@ -31,6 +31,7 @@ struct Step {
   size_t scratch_at = 0;           // where that lies in a frame
   uint32_t first = 0;              // its first operand: inputs, then results
   uint32_t tensors = 0;            // the same among the tensors of a frame, for kernels
+  uint32_t stage = 0;              // that begins behind it, or 0
   int32_t cost = 1;                // about how long it takes, in scalar nodes
   Routine* inner[2] = {};          // then and otherwise; condition and body; body
   const Tensor* pushed = nullptr;  // what a step of a tape pushes or pops
@@ -65,6 +66,11 @@ struct Operand {
 
 // The memory of one run of a routine.
 struct Frame {
+  // Memory of stages behind the first lies before it or behind it, at an offset around 2^64.
+  unsigned char* from(uint64_t offset) const {
+    return reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(bytes) + static_cast<uintptr_t>(offset));
+  }
+
   Routine* routine;
   Frame* caller;    // null: the entry's own
   Frame* other;     // of a loop: condition's and body's
@@ -72,11 +78,25 @@ struct Frame {
   void** at;        // addresses of all operands
   Tensor* tensors;  // operands of kernels
   unsigned char* bytes;
+  void* const* inputs;        // addresses
+  void* const* outputs;       // of a branch
+  size_t staged;              // bytes of stages behind the first, of those that it is charged with
+  Region::Mark stages;        // what to give back of those
   size_t counted;             // bytes of memory that it is charged with
   int64_t start;              // of a profile, in nanoseconds
   Region::Mark mark;          // what to give the region back
   Region::Mark tapes_before;  // what lay on tapes when it was made: a place, and its bytes
   size_t taped_before;
+};
+
+// Steps between two places where a run finds sizes: they are fitted when all sizes that they speak of are known, and
+// have memory of their own.
+struct Stage {
+  uint32_t step = 0, value = 0, block = 0;  // its first ones
+  bool is_fit = false, was_fit = false;
+  uint64_t changes = 0;  // how often sizes had changed when it was fitted
+  size_t planned_size = 0, least_size = 0;
+  uint64_t offset = 0;  // of its memory, behind that of the frame, around 2^64
 };
 
 // One graph of a model in one role: its nodes with their kernels, and at the present sizes shapes, checks and a plan of
@@ -121,14 +141,23 @@ class Routine {
   const char* source(uint32_t step) const;
   const char* part() const { return part_; }
 
-  // In this order, when sizes change: shapes of all routines, then the rest of each. On an error nothing may be run.
-  Status evaluate_shapes(const Sizes& sizes, Error& error);
-  Status fit(const Sizes& sizes, Error& error);
+  // In this order, when sizes change: shapes of all inputs and outputs, then a stage. On an error it may not be run.
+  Status evaluate_face(const Sizes& sizes, Error& error);
+  Status fit(uint32_t stage, const Sizes& sizes, Error& error);
+  bool is_fit(uint32_t stage, const Sizes& sizes) const {
+    return stages_[stage].is_fit && stages_[stage].changes == sizes.changes();
+  }
+  void forget_fit() {
+    for (Stage& stage : stages_) stage.is_fit = false;
+  }
 
-  // Bytes of results and scratch, the fewest that any plan could do with, and of a whole frame.
-  size_t planned_size() const { return planned_size_; }
-  size_t least_size() const { return least_size_; }
+  // Bytes of results and scratch, the fewest that any plan could do with; of stages that are fitted.
+  size_t planned_size() const;
+  size_t least_size() const;
+  size_t planned_size(uint32_t stage) const { return stages_[stage].planned_size; }
+  // Bytes of a frame with its first stage, and of the memory that another stage wants.
   size_t frame_size() const { return frame_size_; }
+  size_t stage_size(uint32_t stage) const { return Region::round_up(planned_size(stage) + Arena::kAlignment); }
   size_t scratch_size(const Step& step) const {
     return step.scratch < 0 ? 0 : blocks_[static_cast<size_t>(step.scratch)].size;
   }
@@ -136,6 +165,8 @@ class Routine {
 
   // Makes a frame of `frame_size()` bytes of memory. `inputs` and `outputs` are addresses.
   Frame* bind(unsigned char* memory, void* const* inputs, void* const* outputs);
+  // Lays another stage into `stage_size` bytes of memory.
+  void bind_stage(uint32_t stage, unsigned char* memory, Frame* frame);
   // Moves outputs that do not lie there yet to where they belong.
   void deliver(const Frame& frame, void* const* to) const;
   void* const* output_addresses(const Frame& frame) const { return frame.at + first_output_; }
@@ -156,9 +187,12 @@ class Routine {
 
   // routine.cc
   Status load_steps(const char* backend, Error& error);
+  Status make_stages(Error& error);
   void gather(const Step& step);
   Operand operand(int32_t id) const;
-  void find_operands();
+  void find_operands(uint32_t stage);
+  void find_addresses(uint32_t stage, Frame* frame);
+  bool is_last(uint32_t stage) const { return stage + 2 == stages_.size(); }
 
   // routine_blocks.cc: what does not depend on sizes
   Status make_blocks(Error& error);
@@ -177,11 +211,11 @@ class Routine {
   Status evaluate_shape(const Sizes& sizes, uint32_t value, Error& error);
   Status evaluate_attrs(const Sizes& sizes, uint32_t step, Error& error);
   Status check_step(uint32_t step, Error& error);
-  void prepare(uint32_t step);
+  void prepare(uint32_t step, bool may_make);
   bool check_control(const Step& step) const;
   bool runs_on(const Routine& inner, const Step& step, int32_t skipped, bool gives_all) const;
   Status measure(uint32_t step, Error& error);
-  Status lay_out(Error& error);
+  Status lay_out(uint32_t stage, Error& error);
 
   const Model* model_ = nullptr;
   const format::Entry* rows_ = nullptr;
@@ -216,8 +250,8 @@ class Routine {
   Array<int64_t> changes_;
   Planner planner_;
   Prepared* prepared_ = nullptr;
-  bool fitted_ = false;
-  size_t planned_size_ = 0, least_size_ = 0, frame_size_ = 0;
+  Array<Stage> stages_;  // and one behind the last
+  size_t frame_size_ = 0;
   int64_t cost_ = 0;
 };
 

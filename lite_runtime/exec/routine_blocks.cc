@@ -26,6 +26,8 @@ bool is_elementwise(const Step& step, int32_t input, int32_t result) {
       return true;
     case code::where:
       return input > 0;
+    case code::put_row:
+      return input == 0;
   }
   return step.op->code >= code::add && step.op->code <= code::sign;
 }
@@ -76,6 +78,7 @@ void Routine::assign_blocks() {
   int32_t count = 0;
   for (uint32_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
+    if (i > 0 && steps_[i - 1].stage > 0) stages_[steps_[i - 1].stage].block = static_cast<uint32_t>(count);
     if (step.action == Action::view) continue;
     for (int32_t k = 0; k < step.results; ++k) {
       const int32_t value = value_of(step.ids[step.given + k]);
@@ -86,6 +89,10 @@ void Routine::assign_blocks() {
     if (step.action == Action::kernel && step.kernel != nullptr && step.kernel->scratch != nullptr)
       step.scratch = count++;
   }
+  if (steps_.size() > 0 && steps_[steps_.size() - 1].stage > 0) {
+    stages_[steps_[steps_.size() - 1].stage].block = static_cast<uint32_t>(count);
+  }
+  stages_[stages_.size() - 1].block = static_cast<uint32_t>(blocks_.size());  // with staged ones at the end
   for (uint32_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].action != Action::view) continue;
     const int32_t value = value_of(steps_[i].ids[steps_[i].given]), root = value_of(shown_[value]);

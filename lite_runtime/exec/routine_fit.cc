@@ -21,8 +21,12 @@ bool is_tape(const Tensor& t) { return t.dtype == DType::tape && t.rank() == 0; 
 
 }  // namespace
 
-Status Routine::evaluate_shapes(const Sizes& sizes, Error& error) {
-  for (uint32_t i = 0; i < values_.size(); ++i) LITE_TRY(evaluate_shape(sizes, i, error));
+Status Routine::evaluate_face(const Sizes& sizes, Error& error) {
+  for (uint32_t i = 0; i < inputs(); ++i) LITE_TRY(evaluate_shape(sizes, i, error));
+  for (uint32_t i = 0; i < outputs(); ++i) {
+    const int32_t value = value_of(static_cast<int32_t>(output_id(i)));
+    if (value >= 0) LITE_TRY(evaluate_shape(sizes, static_cast<uint32_t>(value), error));
+  }
   return Status::kOk;
 }
 
@@ -47,18 +51,38 @@ Status Routine::evaluate_shape(const Sizes& sizes, uint32_t value, Error& error)
                    value, ShapeText(shape).text, static_cast<unsigned long long>(kMostBytes));
 }
 
-Status Routine::fit(const Sizes& sizes, Error& error) {
-  cost_ = 1;
-  for (uint32_t i = 0; i < steps_.size(); ++i) {
-    LITE_TRY(evaluate_attrs(sizes, i, error));
+Status Routine::fit(uint32_t number, const Sizes& sizes, Error& error) {
+  Stage& stage = stages_[number];
+  const Stage& next = stages_[number + 1];
+  stage.is_fit = false;
+  for (uint32_t i = number > 0 ? stage.value : 0; i < next.value; ++i) LITE_TRY(evaluate_shape(sizes, i, error));
+  for (uint32_t i = stage.step; i < next.step; ++i) {
+    for (Routine* inner : steps_[i].inner) {
+      if (inner != nullptr) LITE_TRY(inner->evaluate_face(sizes, error));
+    }
+    if (steps_[i].action != Action::bind) LITE_TRY(evaluate_attrs(sizes, i, error));
     LITE_TRY(check_step(i, error));
-    prepare(i);
+    prepare(i, !stage.was_fit);
     LITE_TRY(measure(i, error));
-    cost_ += steps_[i].cost;
   }
-  LITE_TRY(lay_out(error));
-  fitted_ = true;
+  LITE_TRY(lay_out(number, error));
+  cost_ = 1;
+  for (const Step& step : steps_) cost_ += step.cost;
+  stage.is_fit = stage.was_fit = true;
+  stage.changes = sizes.changes();
   return Status::kOk;
+}
+
+size_t Routine::planned_size() const {
+  size_t sum = 0;
+  for (const Stage& stage : stages_) sum += stage.planned_size;
+  return sum;
+}
+
+size_t Routine::least_size() const {
+  size_t sum = 0;
+  for (const Stage& stage : stages_) sum += stage.least_size;
+  return sum;
 }
 
 // Fills the operator's attribute struct, word by word (core/attrs.h).
@@ -151,6 +175,9 @@ bool Routine::check_control(const Step& step) const {
       return runs_on(*step.inner[0], step, 0, true);
     case Action::empty_tape:
       return step.given == 0 && step.results == 1 && is_tape(out_[0]);
+    case Action::bind:
+      return step.given == 1 && step.results == 1 && in_[0].dtype == DType::i32 && in_[0].rank() == 1 &&
+             in_[0].shape[0] == step.attr_words[0] && same_type(in_[0], out_[0]);
     case Action::push:
       return step.given == 2 && step.results == 1 && is_tape(in_[0]) && in_[1].dtype != DType::tape && is_tape(out_[0]);
     case Action::pop:
@@ -163,7 +190,7 @@ bool Routine::check_control(const Step& step) const {
 
 // Finds what its kernel makes of weights, where all inputs but the first are weights that never change. Attributes may
 // follow the sizes: only those of the first fit are prepared for.
-void Routine::prepare(uint32_t number) {
+void Routine::prepare(uint32_t number, bool may_make) {
   Step& step = steps_[number];  // check_step has gathered its tensors
   if (step.action != Action::kernel || step.kernel->prepare == nullptr || step.given != step.inputs) return;
   for (int32_t k = 1; k < step.inputs; ++k) {
@@ -172,7 +199,7 @@ void Routine::prepare(uint32_t number) {
   }
   step.prepared =
       prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs, out_.data(),
-                      attrs_.data() + step.attrs, struct_words(*step.op) * sizeof(int32_t), !fitted_);
+                      attrs_.data() + step.attrs, struct_words(*step.op) * sizeof(int32_t), may_make);
 }
 
 // How long its results and its scratch are, and whether they are single numbers.
@@ -203,26 +230,31 @@ Status Routine::measure(uint32_t number, Error& error) {
   return Status::kOk;
 }
 
-Status Routine::lay_out(Error& error) {
+Status Routine::lay_out(uint32_t number, Error& error) {
+  Stage& stage = stages_[number];
+  const size_t first = stage.block, end = stages_[number + 1].block;
   for (uint32_t i = 0; i < copy_count_; ++i) {
     if (copies_[i].staged >= 0) blocks_[copies_[i].staged].size = output(copies_[i].output).size_bytes();
   }
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  for (size_t i = first; i < end; ++i) {
     if (home_[i].base != Operand::nothing) blocks_[i].size = 0;
   }
-  const uint64_t least = lite::least_size(blocks_, changes_), planned = planner_.plan(blocks_, least);
+  const uint64_t least = lite::least_size(blocks_, first, end, changes_);
+  const uint64_t planned = planner_.plan(blocks_, first, end, least);
   if (planned > kMostBytes) {
     return error.set(Status::kOutOfMemory, "entry %.60s: no memory for its plan of %llu bytes", entry_name(),
                      static_cast<unsigned long long>(planned));
   }
-  least_size_ = static_cast<size_t>(least);
-  planned_size_ = static_cast<size_t>(planned);
+  stage.least_size = static_cast<size_t>(least);
+  stage.planned_size = static_cast<size_t>(planned);
+  stage.offset = 0;
+  if (number > 0) return Status::kOk;  // the rest when its memory is there
   frame_size_ = Region::round_up(sizeof(Frame) + operands_.size() * sizeof(void*) + tensor_count_ * sizeof(Tensor) +
-                                 Arena::kAlignment + planned_size_);
-  for (Step& step : steps_) {
-    if (step.scratch >= 0) step.scratch_at = static_cast<size_t>(blocks_[step.scratch].offset);
+                                 Arena::kAlignment + stage.planned_size);
+  for (uint32_t i = 0; i < stages_[1].step; ++i) {
+    if (steps_[i].scratch >= 0) steps_[i].scratch_at = static_cast<size_t>(blocks_[steps_[i].scratch].offset);
   }
-  find_operands();
+  find_operands(0);
   return Status::kOk;
 }
 

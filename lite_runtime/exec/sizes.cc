@@ -9,7 +9,7 @@ namespace lite {
 
 Status Sizes::load(const Model& model, Error& error) {
   model_ = &model;
-  if (!symbols_.allocate(model.symbols()) || !kept_.allocate(model.symbols())) {
+  if (!symbols_.allocate(model.symbols()) || !kept_.allocate(model.symbols()) || !bound_.allocate(model.symbols())) {
     return error.set(Status::kOutOfMemory, "no memory for the sizes of a model");
   }
   for (uint32_t i = 0; i < model.symbols(); ++i) symbols_[i] = model.symbol(i).low();
@@ -19,11 +19,37 @@ Status Sizes::load(const Model& model, Error& error) {
 
 Status Sizes::set_symbol(uint32_t number, int32_t size, Error& error) {
   const format::Symbol& symbol = model_->symbol(number);
+  if (bound_[number]) {
+    return error.set(Status::kBadArgument, "%s = %d: a run finds this size itself", model_->name(symbol.name()), size);
+  }
   if (size < symbol.low() || size > symbol.high()) {
     return error.set(Status::kBadArgument, "%s = %d: want %d to %d", model_->name(symbol.name()), size, symbol.low(),
                      symbol.high());
   }
   symbols_[number] = size;
+  return Status::kOk;
+}
+
+void Sizes::add_bound(uint32_t number) { bound_[number] = any_bound_ = true; }
+
+void Sizes::forget_bound() {
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    if (bound_[i]) symbols_[i] = kept_[i] = -1;
+  }
+}
+
+Status Sizes::bind(const int32_t* words, int32_t count, const int32_t* sizes, Error& error) {
+  for (int32_t k = 0; k < count; ++k) {
+    const auto number = static_cast<uint32_t>(lone_symbol(model_->expression(expression_of(words[k]))));
+    const format::Symbol& symbol = model_->symbol(number);
+    if (sizes[k] < symbol.low() || sizes[k] > symbol.high()) {
+      return error.set(Status::kBadArgument, "%.60s = %d: want %d to %d", model_->name(symbol.name()), sizes[k],
+                       symbol.low(), symbol.high());
+    }
+    if (symbols_[number] == sizes[k]) continue;
+    symbols_[number] = kept_[number] = sizes[k];
+    ++changes_;
+  }
   return Status::kOk;
 }
 

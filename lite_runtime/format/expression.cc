@@ -119,6 +119,7 @@ bool evaluate(Tokens tokens, const int32_t* symbols, int64_t* value) {
     const int32_t token = tokens.data[i];
     if (!is_operation(token)) {
       stack[depth++] = is_number(token) ? token : symbols[symbol_of(token)];
+      if (!is_number(token) && stack[depth - 1] < 0) return false;
       continue;
     }
     --depth;

@@ -21,7 +21,8 @@ struct Tokens {
 // runs empty or over, and one value is left.
 const char* check_expression(Tokens tokens, uint32_t symbols);
 
-// The value of a checked expression. False: a division by less than 1, or a result beyond 64 bits.
+// The value of a checked expression. False: a symbol without a value, which is below 0, a division by less than 1, or a
+// result beyond 64 bits.
 bool evaluate(Tokens tokens, const int32_t* symbols, int64_t* value);
 
 // The number of the symbol that a checked expression consists of, or -1.

@@ -8,6 +8,7 @@
 #include "format/container.h"
 #include "format/verify_control.h"
 #include "format/verify_names.h"
+#include "format/verify_sizes.h"
 #include "format/verify_updates.h"
 
 namespace lite {
@@ -39,6 +40,7 @@ class Verifier {
     for (uint32_t i = 0; i < model_.entries(); ++i) LITE_TRY(check_entry(i));
     LITE_TRY(verify_names(model_, error_));
     LITE_TRY(verify_control(model_, error_));
+    LITE_TRY(verify_sizes(model_, error_));
     return verify_updates(model_, error_);
   }
 
@@ -92,9 +94,9 @@ class Verifier {
   Status check_symbols() {
     for (uint32_t i = 0; i < model_.symbols(); ++i) {
       const format::Symbol& symbol = model_.symbol(i);
-      if (!is_name(symbol.name()) || *model_.name(symbol.name()) == 0 || symbol.low() < 1 ||
+      if (!is_name(symbol.name()) || *model_.name(symbol.name()) == 0 || symbol.low() < 0 ||
           symbol.low() > symbol.high()) {
-        return error_.set(Status::kBadFile, "free dimension %u: sizes %d to %d; want a name and at least 1", i,
+        return error_.set(Status::kBadFile, "free dimension %u: sizes %d to %d; want a name and at least 0", i,
                           symbol.low(), symbol.high());
       }
     }

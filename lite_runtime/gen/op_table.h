@@ -89,6 +89,17 @@ enum Code : uint16_t {
   gather_nd = 105,
   scatter_nd = 106,
   bitcast = 107,
+  bind_sizes = 119,
+  after = 120,
+  sizes = 121,
+  iota = 122,
+  reshape_sizes = 123,
+  range_size = 124,
+  slice_bounds = 125,
+  slice_at = 126,
+  slice_at_dx = 127,
+  put_row = 128,
+  nonzero = 129,
   matmul = 130,
   linear = 131,
   conv2d = 150,
@@ -145,6 +156,11 @@ enum Code : uint16_t {
   empty_tape = 313,
   push = 314,
   pop = 315,
+  fit_shape = 316,
+  stretch_to = 317,
+  sum_to = 318,
+  unique_rows = 319,
+  non_max_suppression = 320,
   with_gradient = 329,
   linear_recurrence = 330,
   lstm = 331,
@@ -427,6 +443,36 @@ struct scatter_nd_attrs {
 struct bitcast_attrs {
   Element to;
 };
+struct bind_sizes_attrs {
+  Ints sizes;
+};
+struct after_attrs {
+};
+struct sizes_attrs {
+  Ints of;
+};
+struct iota_attrs {
+  int32_t size;
+};
+struct reshape_sizes_attrs {
+  Ints old;
+  int32_t allow_zero;
+};
+struct range_size_attrs {
+};
+struct slice_bounds_attrs {
+  Ints of;
+};
+struct slice_at_attrs {
+  Ints shape;
+};
+struct slice_at_dx_attrs {
+  Ints shape;
+};
+struct put_row_attrs {
+};
+struct nonzero_attrs {
+};
 struct matmul_attrs {
   int32_t transpose_a;
   int32_t transpose_b;
@@ -705,6 +751,22 @@ struct pop_attrs {
   Ints shape;
   Element dtype;
 };
+struct fit_shape_attrs {
+  Ints shape;
+};
+struct stretch_to_attrs {
+  Ints shape;
+};
+struct sum_to_attrs {
+  Ints shape;
+};
+struct unique_rows_attrs {
+  int32_t in_order;
+};
+struct non_max_suppression_attrs {
+  int32_t center;
+  int32_t limit;
+};
 struct with_gradient_attrs {
   int32_t results;
   int32_t backward;
@@ -817,6 +879,17 @@ struct formula_attrs {
   X(gather_nd) \
   X(scatter_nd) \
   X(bitcast) \
+  X(bind_sizes) \
+  X(after) \
+  X(sizes) \
+  X(iota) \
+  X(reshape_sizes) \
+  X(range_size) \
+  X(slice_bounds) \
+  X(slice_at) \
+  X(slice_at_dx) \
+  X(put_row) \
+  X(nonzero) \
   X(matmul) \
   X(linear) \
   X(conv2d) \
@@ -873,6 +946,11 @@ struct formula_attrs {
   X(empty_tape) \
   X(push) \
   X(pop) \
+  X(fit_shape) \
+  X(stretch_to) \
+  X(sum_to) \
+  X(unique_rows) \
+  X(non_max_suppression) \
   X(with_gradient) \
   X(linear_recurrence) \
   X(lstm) \
@@ -1017,6 +1095,19 @@ struct formula_attrs {
   X(gather_nd, any) \
   X(scatter_nd, any) \
   X(bitcast, any) \
+  X(after, any) \
+  X(sizes, any) \
+  X(iota, any) \
+  X(reshape_sizes, i32) \
+  X(range_size, i32) \
+  X(range_size, f32) \
+  X(slice_bounds, i32) \
+  X(slice_at, any) \
+  X(slice_at_dx, any) \
+  X(put_row, any) \
+  X(nonzero, f32) \
+  X(nonzero, i32) \
+  X(nonzero, boolean) \
   X(matmul, f32) \
   X(matmul, i32) \
   X(matmul, i64) \
@@ -1070,6 +1161,12 @@ struct formula_attrs {
   X(ema_step, f32) \
   X(inverse_root_step, f32) \
   X(random_uniform, i32) \
+  X(fit_shape, any) \
+  X(stretch_to, any) \
+  X(sum_to, f32) \
+  X(unique_rows, f32) \
+  X(unique_rows, i32) \
+  X(non_max_suppression, f32) \
   X(linear_recurrence, f32) \
   X(lstm, f32) \
   X(lstm_dx, f32) \
@@ -1161,6 +1258,17 @@ struct formula_attrs {
   {"gather_nd", 105, 2, 2, 1, 0, false, "i", {0}}, \
   {"scatter_nd", 106, 3, 3, 1, 0, false, "ic", {5}}, \
   {"bitcast", 107, 1, 1, 1, 0, false, "c", {8}}, \
+  {"bind_sizes", 119, 1, 1, 1, 0, false, "I", {0}}, \
+  {"after", 120, 1, -1, 1, 0, true, "", {0}}, \
+  {"sizes", 121, 0, 0, 1, 0, false, "I", {0}}, \
+  {"iota", 122, 0, 0, 1, 0, false, "i", {0}}, \
+  {"reshape_sizes", 123, 1, 1, 1, 0, false, "Ib", {0}}, \
+  {"range_size", 124, 3, 3, 1, 0, false, "", {0}}, \
+  {"slice_bounds", 125, 2, 4, 3, 0, false, "I", {0}}, \
+  {"slice_at", 126, 3, 3, 1, 0, false, "I", {0}}, \
+  {"slice_at_dx", 127, 3, 3, 1, 0, false, "I", {0}}, \
+  {"put_row", 128, 3, 3, 1, 0, false, "", {0}}, \
+  {"nonzero", 129, 1, 1, 2, 0, false, "", {0}}, \
   {"matmul", 130, 2, 2, 1, 0, false, "bb", {0}}, \
   {"linear", 131, 2, 3, 1, 0, false, "c", {8}}, \
   {"conv2d", 150, 2, 3, 1, 0, false, "IIIic", {8}}, \
@@ -1217,6 +1325,11 @@ struct formula_attrs {
   {"empty_tape", 313, 0, 0, 1, 0, false, "", {0}}, \
   {"push", 314, 2, 2, 1, 0, false, "", {0}}, \
   {"pop", 315, 1, 1, 2, 0, false, "Ic", {8}}, \
+  {"fit_shape", 316, 1, 1, 1, 0, true, "I", {0}}, \
+  {"stretch_to", 317, 1, 1, 1, 0, false, "I", {0}}, \
+  {"sum_to", 318, 1, 1, 1, 0, false, "I", {0}}, \
+  {"unique_rows", 319, 1, 1, 4, 0, false, "b", {0}}, \
+  {"non_max_suppression", 320, 5, 5, 3, 0, false, "bi", {0}}, \
   {"with_gradient", 329, 0, -1, -1, 0, false, "ig", {0}}, \
   {"linear_recurrence", 330, 4, 4, 1, 0, false, "b", {0}}, \
   {"lstm", 331, 4, 4, 3, 0, false, "b", {0}}, \

@@ -191,7 +191,7 @@ def code(op: str) -> int:
         ({"pool": [-3, *POOL[1:]]}, "shape [-3], want no size below 0"),
         ({"pool": [-BASE, *POOL[1:]]}, "expression 0 of 0"),
         ({"pool": [-BASE, *POOL[1:], SYMBOL], "expressions": [(6, 1)]}, "shape [n], want numbers"),
-        ({"symbols": [(N, 0, 8)]}, "a symbol of 0 to 8"),
+        ({"symbols": [(N, -1, 8)]}, "a symbol of -1 to 8"),
         ({"symbols": [(N, 9, 8)]}, "a symbol of 9 to 8"),
         ({"symbols": [(N, 1, 8)] * 2}, "symbols ['n', 'n']"),
         ({"names": b"\0f\0x\0w\0\7\0"}, "want no control characters"),

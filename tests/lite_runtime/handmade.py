@@ -43,6 +43,7 @@ class Rows:
         self.entries: list[EntryRows] = []
         self.symbols: list[Row] = []
         self.expressions: list[Row] = []
+        self.types: dict[str, Row] = {}  # further letters for values
 
     def name(self, text: str) -> int:
         at = len(self.names)
@@ -68,8 +69,8 @@ class Rows:
         inputs: Sequence[str] = (),
         output_names: Sequence[str] | None = None,
     ) -> None:
-        """`values` has a letter each: v for shape [2], m for [2,1], s for []."""
-        rows = {"v": (F32, 1, 0), "m": (F32, 2, 1), "s": (F32, 0, 0)}
+        """`values` has a letter each: v for shape [2], m for [2,1], s for [], or one of `types`."""
+        rows = {"v": (F32, 1, 0), "m": (F32, 2, 1), "s": (F32, 0, 0), **self.types}
         names = [f"y{i}" for i in range(len(outputs))] if output_names is None else output_names
         self.entries.append(
             EntryRows(

@@ -14,6 +14,7 @@ NO_KERNEL(call)
 NO_KERNEL(empty_tape)
 NO_KERNEL(push)
 NO_KERNEL(pop)
+NO_KERNEL(bind_sizes)
 NO_KERNEL(with_gradient)  // taken away before a graph runs
 
 }  // namespace lite

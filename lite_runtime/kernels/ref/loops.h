@@ -215,4 +215,28 @@ inline void split_axes(const Tensor& x, const Ints& axes, Walk* kept, Walk* drop
   for (int i = 0; i < x.rank(); ++i) (reduced[i] ? dropped : kept)->add(x.shape[i], stride[i], 0);
 }
 
+// to[step] = from[step] at every step of the walk; x and y start at element `x_at` and `y_at`
+inline void move(const Walk& walk, const Tensor& x, int64_t x_at, const Tensor& y, int64_t y_at) {
+  with_element(size_of(y.dtype), [&](auto element) {
+    using T = decltype(element);
+    const T* from = x.as<T>() + x_at;
+    T* to = y.as<T>() + y_at;
+    Walk outer = walk;
+    if (outer.rank == 0) {
+      *to = *from;
+      return;
+    }
+    const int last = --outer.rank;
+    const int64_t n = walk.size[last], step = walk.from[last], to_step = walk.to[last];
+    if (n == 0) return;
+    for_each(outer, [&](int64_t i, int64_t j) {
+      if (step == 1 && to_step == 1) {
+        std::memcpy(to + j, from + i, static_cast<size_t>(n) * sizeof(T));
+      } else {
+        for (int64_t k = 0; k < n; ++k) to[j + k * to_step] = from[i + k * step];
+      }
+    });
+  });
+}
+
 }  // namespace lite
