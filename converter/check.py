@@ -14,7 +14,7 @@ from converter.errors import ConvertError
 from converter.onnx_reader import Shapes, import_onnx, parse
 from converter.report import Agreement
 from ir.graph import Array, Graph, Model, Value, shape_text
-from ir.symbol import evaluate
+from ir.symbol import evaluate, symbols
 
 Arrays = Mapping[str, Array]
 Reference = Callable[[Arrays], list[Array]]
@@ -24,18 +24,25 @@ TINY = 1e-6
 
 
 def sample_inputs(
-    graph: Graph, count: int, data: Arrays | None = None, model: Model | None = None
+    graph: Graph,
+    count: int,
+    data: Arrays | None = None,
+    model: Model | None = None,
+    below: int = 2,
 ) -> list[dict[str, Array]]:
-    """`count` inputs: examples of `data` (arrays by input name), else random numbers."""
+    """`count` inputs: examples of `data` (arrays by input name), else random numbers, int32 ones
+    below a bound.
+
+    An array of `data` has examples along the input's own first axis, or, with an axis more than the
+    input, whole inputs along that.
+    """
     if data:
         check_data(graph, data, "check data")
         size = _batch(graph)
-        rows = min((len(data[v.name or ""]) for v in graph.inputs), default=size) // size
+        arrays = [(v, data[v.name or ""]) for v in graph.inputs]
+        rows = min((len(a) // (1 if a.ndim > v.rank else size) for v, a in arrays), default=1)
         return [
-            {
-                v.name or "": data[v.name or ""][i * size : (i + 1) * size].astype(v.dtype.numpy)
-                for v in graph.inputs
-            }
+            {v.name or "": _example(v, a, i, size) for v, a in arrays}
             for i in range(min(count, rows))
         ]
     sizes = dict.fromkeys(graph.symbols, FREE_SIZE)
@@ -47,7 +54,14 @@ def sample_inputs(
     if count * elements > MOST:
         raise ConvertError(f"{count} inputs of {elements} numbers each, want at most {MOST} in all")
     rng = np.random.default_rng(0)
-    return [{v.name or "": _random(v, sizes, rng) for v in graph.inputs} for _ in range(count)]
+    return [
+        {v.name or "": _random(v, sizes, rng, below) for v in graph.inputs} for _ in range(count)
+    ]
+
+
+def _example(v: Value, array: Array, i: int, size: int) -> Array:
+    chosen = array[i] if array.ndim > v.rank else array[i * size : (i + 1) * size]
+    return np.asarray(chosen, v.dtype.numpy)
 
 
 def check_data(graph: Graph, data: Arrays, what: str) -> None:
@@ -55,15 +69,16 @@ def check_data(graph: Graph, data: Arrays, what: str) -> None:
     if missing := [v.name for v in graph.inputs if v.name not in data]:
         raise ConvertError(f"{what}: nothing for input {missing}; has {sorted(data)}")
     for v in graph.inputs:
-        array, wanted = data[v.name or ""], v.shape[1:]
-        fits = array.ndim == v.rank and all(
+        array = data[v.name or ""]
+        wanted = v.shape if array.ndim > v.rank else v.shape[1:]
+        fits = array.ndim == len(wanted) + 1 and all(
             not isinstance(d, int) or d == n for d, n in zip(wanted, array.shape[1:], strict=True)
         )
         if not fits:
             raise ConvertError(
                 f"{what}: {v.name} is {list(array.shape)}, want any number of {shape_text(wanted)}"
             )
-        if len(array) < _batch(graph):
+        if len(array) < (1 if array.ndim > v.rank else _batch(graph)):
             raise ConvertError(f"{what}: {len(array)} examples, the model takes {_batch(graph)}")
         if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
             raise ConvertError(f"{what}: {v.name} holds {array.dtype}, want numbers")
@@ -155,8 +170,8 @@ def _batch(graph: Graph) -> int:
 def _check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
     for v in (*graph.inputs, *(r for n in graph.nodes for r in n.results)):
         count = 1
-        for d in v.shape:
-            count *= evaluate(d, sizes)
+        for d in v.shape:  # those that a run finds are bounded by the run
+            count *= evaluate(d, sizes) if symbols(d) <= sizes.keys() else 1
         if not 0 <= count <= MOST:
             raise ConvertError(f"{v!r} has {count} elements at {sizes}; want at most {MOST}")
 
@@ -201,11 +216,11 @@ def _changed(model: Any, wanted: Sequence[str], shapes: Shapes) -> Any:
     return proto
 
 
-def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
+def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator, below: int) -> Array:
     shape = tuple(evaluate(d, sizes) for d in v.shape)
     if v.dtype.is_float:
         return rng.standard_normal(shape).astype(v.dtype.numpy)
-    high = 2 if v.dtype.name in ("bool", "i32", "i64") else 100
+    high = {"bool": 2, "i32": below, "i64": below}.get(v.dtype.name, 100)
     return rng.integers(0, high, shape).astype(v.dtype.numpy)
 
 

@@ -13,7 +13,8 @@ Line = tuple[int, int]  # (a, b): a + b * size
 def promises(data: bytes) -> dict[str, str]:
     """Bytes for results and scratch of each entry of a model file, as its metadata says them:
     `memory.train` -> "4096", or "max(65536, 4096 + 1024*batch)" where a dimension is free. With two
-    of those nothing is promised. Of kernels as the machine has that converts.
+    of those, or one that only a run finds, nothing is promised. Of kernels as the machine has that
+    converts.
     """
     import lite_runtime as lite
 
@@ -23,6 +24,8 @@ def promises(data: bytes) -> dict[str, str]:
     if len(session.symbols) > 1:
         return {}
     ((name, (low, high)),) = session.symbols.items()
+    if low == 0:  # as those are that a run finds
+        return {}
     planned: dict[str, list[tuple[int, int]]] = {e: [] for e in session.entries}
     for n in sorted({min(max(n, low), high) for n in SIZES}):
         try:

@@ -56,7 +56,7 @@ def _size(proto: Any) -> Size:
 
 def _sum(nodes: Iterable[Any], sizes: dict[Key, Size]) -> Size:
     count = size_bytes = depth = 0
-    for node in _all_nodes(nodes):
+    for node in all_nodes(nodes):
         n, b, d = sizes.get(_key(node, node.op_type), (1, 0, -1))
         count, size_bytes = count + n, size_bytes + b + node.ByteSize()
         depth = max(depth, d + 1)
@@ -64,10 +64,10 @@ def _sum(nodes: Iterable[Any], sizes: dict[Key, Size]) -> Size:
 
 
 def _called(nodes: Iterable[Any]) -> list[Key]:
-    return list(dict.fromkeys(_key(node, node.op_type) for node in _all_nodes(nodes)))
+    return list(dict.fromkeys(_key(node, node.op_type) for node in all_nodes(nodes)))
 
 
-def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+def all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
     """The nodes, and those of the graphs that are their attributes."""
     left = [iter(nodes)]
     while left:
@@ -76,8 +76,12 @@ def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
             left.pop()
             continue
         yield node
-        for a in node.attribute:
-            left += [iter(g.node) for g in (*a.graphs, *([a.g] if a.HasField("g") else []))]
+        left += [iter(g.node) for g in graphs_of(node)]
+
+
+def graphs_of(node: Any) -> list[Any]:
+    """The graphs that are a node's attributes."""
+    return [g for a in node.attribute for g in (*a.graphs, *([a.g] if a.HasField("g") else []))]
 
 
 def _key(holder: Any, name: str) -> Key:

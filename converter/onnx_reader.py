@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.onnx_functions import written_out
-from converter.onnx_rules import RULES, Item, Reader, as_value
-from converter.onnx_rules.common import narrow, without_nan
+from converter.onnx_functions import all_nodes, graphs_of, written_out
+from converter.onnx_rules import RULES, Item, Names, Reader, as_value
+from converter.onnx_rules.common import READING, narrow, without_nan
 from converter.unsupported import Problems
 from ir.dtype import DType
 from ir.errors import IrError
 from ir.graph import Graph, Model, Value, Weight
 from ir.ops.shaping import cast
-from ir.symbol import symbol
+from ir.symbol import symbol, symbols
 
 Shapes = Mapping[str, Sequence[int | str]]
 DOMAINS = ("", "ai.onnx")
@@ -51,20 +51,19 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     nodes = _needed(graph, wanted)
     problems = Problems(RULES, DOMAINS)
     opset = max((o.version for o in proto.opset_import if o.domain in DOMAINS), default=1)
-    reader = Reader(opset)
-    env: dict[str, Item] = {"": None}
-    for tensor in graph.initializer:
-        env[tensor.name] = _initializer(onnx, tensor)
+    reader = Reader(opset, _read_into)
+    env = reader.names
+    env |= {"": None} | {t.name: _initializer(onnx, t) for t in graph.initializer}
     inputs = [_input(onnx, v, shapes or {}) for v in graph.input if v.name not in env]
     if unknown := (shapes or {}).keys() - {v.name for v in inputs}:
         raise ConvertError(f"no input {sorted(unknown)}; has {[v.name for v in inputs]}")
     env |= {v.name or "": _computed(v) for v in inputs}
+    reader.found.names |= {s for v in inputs for d in v.shape for s in symbols(d)}
     for i, node in nodes:
-        where = f"node {i} {node.op_type} {node.name!r}"
-        problems.attempt(i, node, partial(_apply, onnx, reader, node, where, env))
+        problems.attempt(i, node, partial(_apply, reader, node, i, env))
     problems.raise_if_any()
     types = {o.name: o.type.tensor_type.elem_type for o in graph.output}
-    results = tuple(_declared(onnx, as_value(_find(env, n)), types.get(n, 0)) for n in wanted)
+    results = tuple(_declared(onnx, as_value(env.find(n)), types.get(n, 0)) for n in wanted)
     metadata = {"source": f"onnx opset {opset}", "producer": proto.producer_name}
     entry = Graph(tuple(inputs), results, tuple(wanted))
     return Model({"infer": entry}, {k: v for k, v in metadata.items() if v})
@@ -125,33 +124,44 @@ def _needed(graph: Any, wanted: Sequence[str]) -> list[tuple[int, Any]]:
     for i, node in reversed(list(enumerate(graph.node))):
         if names.intersection(node.output):
             needed.append((i, node))
-            names.update(node.input)
+            names.update(*(inner.input for inner in all_nodes([node])))
+            names.update(v.name for g in graphs_of(node) for v in g.output)
     return needed[::-1]
 
 
-def _apply(onnx: Any, reader: Reader, node: Any, where: str, env: dict[str, Item]) -> None:
+def _read_into(reader: Reader, graph: Any, names: Names) -> None:
+    """Read the nodes of a graph inside; `names` has its inputs, and finds those of the outside."""
+    onnx = import_onnx()
+    names |= {"": None} | {t.name: _initializer(onnx, t) for t in graph.initializer}
+    problems = Problems(RULES, DOMAINS)
+    for i, node in enumerate(graph.node):
+        problems.attempt(i, node, partial(_apply, reader, node, i, names))
+    problems.raise_if_any()
+
+
+def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
     """Put what the node's rule makes of its inputs under the names of its outputs."""
+    onnx = import_onnx()
+    where = f"node {number} {node.op_type} {node.name!r}"
+    outer, reader.names = reader.names, env
+    token = READING.set(reader)
     try:
         attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
-        inputs = [_find(env, name) for name in node.input]
+        inputs = [env.find(name) for name in node.input]
         out = RULES[node.op_type](reader, attrs, *inputs)
     except ConvertError as e:
         raise type(e)(f"{where}: {e}") from None
     except RULE_ERRORS as e:
         reason = " ".join(str(e).split())
         raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e
+    finally:
+        READING.reset(token)
+        reader.names = outer
     results = out if isinstance(out, (tuple, list)) else (out,)
     for name, item in zip(node.output, results, strict=False):
         if name:
-            env[name] = item
-        reader.name_nodes(item, node.name or where)
-
-
-def _find(env: dict[str, Item], name: str) -> Item:
-    if name not in env:
-        raise ConvertError(f"{name!r} is read, but nothing before makes it")
-    return env[name]
+            env[name] = reader.name_nodes(item, node.name or where)
 
 
 def _initializer(onnx: Any, tensor: Any) -> Item:
@@ -178,8 +188,7 @@ def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
     else:
         if not kind.HasField("shape"):
             raise ConvertError(f"input {info.name!r} has no shape; give one with --input")
-        given = enumerate(kind.shape.dim)
-        dims = [_size(d, f"{info.name}_{i}") for i, d in given]
+        dims = [_size(d, f"{info.name}_{i}") for i, d in enumerate(kind.shape.dim)]
     if any(isinstance(d, int) and d < 0 for d in dims):
         raise ConvertError(f"input {info.name!r} has shape {dims}; want sizes of at least 0")
     sizes = [d if isinstance(d, int) else symbol(_identifier(d)) for d in dims]
@@ -187,8 +196,11 @@ def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
 
 
 def _size(dim: Any, name: str) -> int | str:
-    """A size as declared, or a name for one that is free."""
-    return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or name
+    """A size, or what a free one is called: `name` where it has none of its own."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    own = str(dim.dim_param)
+    return own if any(map(str.isalnum, own)) and own != "-1" else name
 
 
 def _computed(v: Value) -> Value:

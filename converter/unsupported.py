@@ -13,7 +13,6 @@ NAMED = 8  # places of one kind that a line names; all are in `places`
 MOST = 1000  # places after which nobody looks for more
 CUT = "cut the graph before it (--output) and do it in the program around the model"
 HINTS = {
-    "NonMaxSuppression": f"boxes are chosen one by one: {CUT}",
     "StringNormalizer": f"models hold no text: {CUT}",
     "TfIdfVectorizer": f"models hold no text: {CUT}",
     "RegexFullMatch": f"models hold no text: {CUT}",

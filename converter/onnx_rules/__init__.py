@@ -8,7 +8,9 @@ and the layout pass cancels them.
 from converter.onnx_rules import (
     activations,
     attention,
+    control,
     elementwise,
+    found,
     indexing,
     layers,
     losses,
@@ -21,11 +23,11 @@ from converter.onnx_rules import (
     sampling,
     shapes,
 )
-from converter.onnx_rules.common import RULES, Item, Reader, as_value
+from converter.onnx_rules.common import RULES, Item, Names, Reader, as_value
 
 FAMILIES = (  # each declares its rules in RULES
-    activations, attention, elementwise, indexing, layers, losses, normalization, pooling,
+    activations, attention, control, elementwise, found, indexing, layers, losses, normalization, pooling,
     quantization, recurrent, reductions, resize, sampling, shapes,
 )  # fmt: skip
-__all__ = ["RULES", "Item", "Reader", "as_value"]
+__all__ = ["RULES", "Item", "Names", "Reader", "as_value"]
 RULES |= elementwise.DIRECT | RULES

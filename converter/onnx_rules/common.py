@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from converter.errors import ConvertError
+from converter.found_sizes import FoundSizes, sizes_as_data, traced
 from ir.dtype import DType
 from ir.graph import Array, Constant, Node, Value, Weight
 from ir.op import Op
@@ -24,13 +26,31 @@ RULES: dict[str, Rule] = {}
 MOST = 2**28  # elements of an array that is computed while reading
 
 
+class Names(dict[str, Item]):
+    """What the names in a graph stand for."""
+
+    def find(self, name: str) -> Item:
+        """Raises ConvertError for a name that nothing has yet."""
+        if name not in self:
+            raise ConvertError(f"{name!r} is read, but nothing before makes it")
+        return self[name]
+
+
 @dataclass
 class Reader:
-    """What rules see of the model: its opset, and weights that were rearranged for all uses."""
+    """What rules see of the model: its opset, weights that were rearranged for all uses, and where
+    the reading is."""
 
     opset: int
+    read_into: Callable[[Reader, Any, Names], None]  # the nodes of a graph inside
+    names: Names = field(default_factory=Names)  # of the graph that is read
+    found: FoundSizes = field(default_factory=FoundSizes)
     arranged: dict[tuple[Weight, str], Weight] = field(default_factory=dict)
     _named: set[Node] = field(default_factory=set)
+
+    def inside(self) -> Reader:
+        """The reader of a graph inside, which may bind sizes of its own."""
+        return replace(self, found=self.found.inner())
 
     def arrange(self, item: Item, how: str, change: Callable[[Any], Any]) -> Item:
         """A weight in our layout, which `change` makes of an array or, for one that the model
@@ -44,15 +64,25 @@ class Reader:
             return np.ascontiguousarray(change(item))
         return change(as_value(item))
 
-    def name_nodes(self, item: Item, source: str) -> None:
-        """Say of all that was made for `item`, and was not there before, where it comes from."""
+    def name_nodes(self, item: Item, source: str) -> Item:
+        """Say of all that was made for `item`, and was not there before, where it comes from.
+
+        The item, tied to the nodes that bind sizes which it speaks of.
+        """
+        made: list[Node] = []
         stack = [item.node] if isinstance(item, Value) else []
         while stack:
             node = stack.pop()
             if node is not None and node not in self._named:
                 self._named.add(node)
                 node.source = source
+                made.append(node)
                 stack += [v.node for v in node.present_inputs]
+        return self.found.tied(item, made) if isinstance(item, Value) else item
+
+
+# The reader whose rule is at work.
+READING: ContextVar[Reader] = ContextVar("reading")
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -73,7 +103,7 @@ def as_value(item: Item) -> Value:
         raise ConvertError("an input that is left out is used")
     array = np.asarray(item)
     if array.dtype == object:
-        raise ConvertError(f"a shape with free sizes ({array.tolist()}) is used as data")
+        return sizes_as_data(array)
     return Constant(narrow(array))
 
 
@@ -182,8 +212,10 @@ def iota(size: Dim, dtype: DType = DType.i32) -> Item:
 
 def known(item: Item, what: str) -> np.ndarray:
     """An input that must be known while reading (axes, shapes, pads)."""
-    if isinstance(item, Weight):
+    if isinstance(item, (Constant, Weight)):
         return item.data
+    if isinstance(item, Value) and (array := traced(item)) is not None:
+        return array
     if not isinstance(item, np.ndarray):
         raise ConvertError(f"{what} is computed by the model; want a constant")
     return item
@@ -198,7 +230,10 @@ def number(item: Item, what: str) -> float:
 
 
 def integers(item: Item, what: str) -> list[Any]:
-    """A known input as a list of sizes, symbolic ones among them."""
+    """An input as a list of sizes, free ones among them; what the model computes, a run will bind,
+    so it may not be below 0."""
+    if isinstance(item, Value) and not isinstance(item, (Constant, Weight)):
+        return READING.get().found.sizes(item)
     return [d if isinstance(d, Expr) else int(d) for d in known(item, what).ravel().tolist()]
 
 
@@ -215,7 +250,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 def axes_of(attrs: dict[str, Any], item: Item, rank: int) -> tuple[int, ...]:
     """Axes from the attribute (old opsets) or the input (new ones), counted from the front."""
-    axes = attrs.get("axes", ()) if item is None else integers(item, "axes")
+    axes = attrs.get("axes", ()) if item is None else known(item, "axes").ravel().tolist()
     return tuple(sorted(axis_of(int(a), rank) for a in axes))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
+from converter.found_sizes import traced
 from converter.onnx_rules.common import (
     Item,
     Reader,
@@ -24,11 +25,14 @@ from converter.onnx_rules.common import (
     static,
     without_nan,
 )
+from converter.onnx_rules.found import expand_to_found, range_found, reshape_to_found, slice_found
 from ir.graph import Value
 from ir.op import OPS
 from ir.ops.rules import broadcast
 from ir.ops.shaping import tile
 from ir.symbol import Dim, Expr
+
+FAR = 2**29  # elements: no axis of a model is longer, exporters mean its end
 
 
 def _shape_array(dims: Any) -> np.ndarray:
@@ -77,9 +81,11 @@ def constant_of_shape(_: Reader, attrs: dict[str, Any], dims: Item) -> Item:
 
 
 @rule("Reshape")
-def reshape(_: Reader, attrs: dict[str, Any], x: Item, dims: Item = None) -> Item:
-    given = list(attrs["shape"]) if dims is None else integers(dims, "shape")
+def reshape(reader: Reader, attrs: dict[str, Any], x: Item, dims: Item = None) -> Item:
     old = shape_of(x)
+    if isinstance(dims, Value) and traced(dims) is None:
+        return reshape_to_found(reader, x, dims, bool(attrs.get("allowzero")))
+    given = list(attrs["shape"]) if dims is None else integers(dims, "shape")
     if not attrs.get("allowzero"):
         given = [old[i] if not isinstance(d, Expr) and d == 0 else d for i, d in enumerate(given)]
     if -1 in given:
@@ -135,7 +141,9 @@ def concat(_: Reader, attrs: dict[str, Any], *items: Item) -> Item:
 
 
 @rule("Slice")
-def slice_(_: Reader, attrs: dict[str, Any], x: Item, *parts: Item) -> Item:
+def slice_(reader: Reader, attrs: dict[str, Any], x: Item, *parts: Item) -> Item:
+    if any(isinstance(p, Value) and traced(p) is None for p in parts):
+        return slice_found(reader, x, *parts)
     names = ("starts", "ends", "axes", "steps")
     given = {n: integers(p, n) for n, p in zip(names, parts, strict=False) if p is not None}
     given = {n: given.get(n, attrs.get(n)) for n in names}
@@ -157,7 +165,7 @@ def _bounds(start: Any, end: Any, step: int, size: Dim) -> tuple[Dim, Dim]:
     """Begin and end, counted from the front and inside the axis, unless its size is free."""
     if not isinstance(size, int):
         begin = start if isinstance(start, Expr) or start >= 0 else size + start
-        far = not isinstance(end, Expr) and end >= 2**31 - 1
+        far = not isinstance(end, Expr) and end >= FAR
         return begin, size if far else end if isinstance(end, Expr) or end >= 0 else size + end
     low, high = (0, size) if step > 0 else (-1, size - 1)
     start, end = (v + size if v < 0 else v for v in (start, end))
@@ -188,7 +196,9 @@ def tile_(_: Reader, attrs: dict[str, Any], x: Item, repeats: Item) -> Item:
 
 
 @rule("Expand")
-def expand(_: Reader, attrs: dict[str, Any], x: Item, dims: Item) -> Item:
+def expand(reader: Reader, attrs: dict[str, Any], x: Item, dims: Item) -> Item:
+    if isinstance(dims, Value) and traced(dims) is None:
+        return expand_to_found(reader, as_value(x), dims)
     wanted = broadcast(shape_of(x), tuple(integers(dims, "shape")))
     return compute(OPS["broadcast_to"], x, shape=wanted)
 
@@ -216,7 +226,9 @@ def pad(
 
 
 @rule("Range")
-def range_(_: Reader, attrs: dict[str, Any], start: Item, limit: Item, delta: Item) -> Item:
+def range_(reader: Reader, attrs: dict[str, Any], start: Item, limit: Item, delta: Item) -> Item:
+    if any(isinstance(i, Value) or np.asarray(i).dtype == object for i in (start, limit, delta)):
+        return range_found(reader, *map(as_value, (start, limit, delta)))
     a, b, step = (known(v, "bound").item() for v in (start, limit, delta))
     check_count((b - a) // step)
     return np.arange(a, b, step, dtype=known(start, "start").dtype)

@@ -104,14 +104,13 @@ def test_nan_weights_are_refused_with_their_place(tmp_path: Path) -> None:
         (one("Reshape", (2, 3), {"s": ints(4, 4)}), "node 0 Reshape"),
         (one("Softmax", (2, 3), axis=7), "axis 7 of rank 2"),
         (model([("Add", ["x", "z"], ["y"], {})], {"x": (2,)}, ["y"]), "'z' is read"),
-        (one("ConstantOfShape", (2,)), "shape is computed by the model"),
+        (one("ConstantOfShape", (2,)), "is used as sizes; want integers"),
         (model([("Constant", [], ["y"], {"value": 3})], {"x": (2,)}, ["y"]), "node 0 Constant"),
         (
             model([("ConstantOfShape", ["s"], ["y"], {})], {"x": (2,)}, ["y"], {"s": ints(2**40)}),
             "a constant of 1099511627776 elements",
         ),
         (one("Expand", (1,), {"s": ints(2**31 - 1)}), "want at most"),
-        (model([("Relu", ["x"], ["y"], {})], {"x": (-1,)}, ["y"]), "want sizes of at least 0"),
         (model([("Relu", ["x"], ["y"], {})], {"x": (2,)}, ["y"], input_type=8), "elements of type"),
     ],
 )

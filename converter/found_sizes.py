@@ -1,0 +1,150 @@
+"""Sizes that a model computes: as far as they are known while reading, and else bound by a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from converter.errors import ConvertError
+from ir.bound import spoken_of
+from ir.dtype import DType
+from ir.graph import Array, Constant, Node, Value
+from ir.op import MAX_RANK, OPS
+from ir.symbol import Dim, Expr, symbol, symbols
+
+MOST = 1024  # elements of a shape that is looked at
+DEEPEST = 64  # nodes between a shape and where its elements come from
+
+
+class FoundSizes:
+    """The free dimensions that nodes of one graph bind while it is read.
+
+    `names` are those that are taken, in all graphs of the model; `outer`: what an outer graph has
+    bound, which needs no tie in here.
+    """
+
+    def __init__(self, names: set[str] | None = None) -> None:
+        self.names: set[str] = set() if names is None else names
+        self.bound: dict[str, Value] = {}  # free dimension -> the result of what binds it
+        self._sizes: dict[tuple[Value, int], Expr] = {}  # element of a vector -> its size
+
+    def inner(self) -> FoundSizes:
+        """Those of a graph inside, whose names differ from all others."""
+        return FoundSizes(self.names)
+
+    def sizes(self, v: Value, wanted: Sequence[int] | None = None) -> list[Dim]:
+        """The elements of a vector of integers as sizes: known ones as such, others bound here.
+
+        `wanted`: the elements to take. Raises ConvertError for what is no short vector.
+        """
+        parts = self.known(v)
+        if v.dtype not in (DType.i32, DType.i64):
+            raise ConvertError(f"{v!r} is used as sizes; want integers")
+        every = range(len(parts)) if wanted is None else wanted
+        open_ = [i for i in every if parts[i] is None and (v, i) not in self._sizes]
+        for begin in range(0, len(open_), MAX_RANK):
+            self._bind(v, open_[begin : begin + MAX_RANK])
+        return [self._sizes[v, i] if (d := parts[i]) is None else d for i in every]
+
+    def known(self, v: Value) -> list[Dim | None]:
+        """The elements of a vector of integers, None for those that the model computes."""
+        parts = _elements(v, 0)
+        if parts is None:
+            raise ConvertError(f"{v!r} is used as sizes; want integers in one axis of known length")
+        return parts
+
+    def _bind(self, v: Value, elements: Sequence[int]) -> None:
+        flat = as_i32(v if v.rank == 1 else OPS["reshape"](v, shape=(1,)))
+        if list(elements) != list(range(int(flat.shape[0]))):
+            flat = OPS["gather"](flat, np.array(elements, np.int32), axis=0)
+        names = [self._name() for _ in elements]
+        sizes = tuple(map(symbol, names))
+        bound = OPS["bind_sizes"](flat, sizes=sizes)
+        for i, name, size in zip(elements, names, sizes, strict=True):
+            self.bound[name] = bound
+            self._sizes[v, i] = size
+
+    def _name(self) -> str:
+        number = len(self.names)
+        while (name := f"found{number}") in self.names:
+            number += 1
+        self.names.add(name)
+        return name
+
+    def tied(self, item: Value, made: Sequence[Node]) -> Value:
+        """The value, behind the nodes that bind sizes which the nodes `made` for it speak of, where
+        nothing else leads back to these."""
+        if not self.bound:
+            return item
+        new = set(made)
+        spoken = set().union(*map(spoken_of, made))
+        read = {v for n in made for v in n.present_inputs if v.node not in new}
+        there = set().union(*(symbols(d) for v in read for d in v.shape))
+        there |= {name for n in made for name, b in self.bound.items() if b in n.present_inputs}
+        ties = dict.fromkeys(self.bound[s] for s in sorted(spoken - there) if s in self.bound)
+        ties.pop(item, None)
+        return OPS["after"](item, *ties) if ties else item  # type: ignore[no-any-return]
+
+
+def traced(v: Value) -> Array | None:
+    """The integers that a value consists of, free sizes among them, if all are known."""
+    parts = _elements(v, 0)
+    if parts is None or any(d is None for d in parts):
+        return None
+    array = np.array(parts, object)
+    known = all(isinstance(d, int) for d in parts)
+    return (array.astype(np.int64) if known else array).reshape(tuple(map(int, v.shape)))  # type: ignore[arg-type]
+
+
+def sizes_as_data(array: Array) -> Value:
+    """A vector, or one number, of free sizes as a value of the graph."""
+    if array.ndim > 1 or array.size > MAX_RANK:
+        raise ConvertError(f"{array.size} free sizes of rank {array.ndim} are used as data")
+    of = tuple(d if isinstance(d, Expr) else int(d) for d in array.ravel().tolist())
+    y: Value = OPS["cast"](OPS["sizes"].node([], {"of": of}).results[0], to="i64")
+    return y if array.ndim else OPS["reshape"](y, shape=())  # type: ignore[no-any-return]
+
+
+def as_i32(v: Value) -> Value:
+    """Integers as int32; what is beyond is as good as the largest and the smallest of these."""
+    if v.dtype is not DType.i64:
+        return v if v.dtype is DType.i32 else OPS["cast"](v, to="i32")  # type: ignore[no-any-return]
+    limits = np.iinfo(np.int32)
+    limited = OPS["minimum"](OPS["maximum"](v, int(limits.min)), int(limits.max))
+    return OPS["cast"](limited, to="i32")  # type: ignore[no-any-return]
+
+
+def _elements(v: Value, depth: int) -> list[Dim | None] | None:
+    """What is known of each integer in a value of at most one axis; None: it has no such shape."""
+    if v.rank > 1 or not all(isinstance(d, int) and d <= MOST for d in v.shape):
+        return None
+    count = int(v.shape[0]) if v.rank else 1  # type: ignore[arg-type]
+    unknown: list[Dim | None] = [None] * count
+    if isinstance(v, Constant):
+        return [int(i) for i in v.data.ravel()] if v.data.dtype.kind in "iu" else unknown
+    if v.node is None or depth > DEEPEST:
+        return unknown
+    return _of_node(v.node, depth + 1) or unknown
+
+
+def _of_node(node: Node, depth: int) -> list[Dim | None] | None:
+    attrs: dict[str, Any] = node.attrs
+    below = [_elements(x, depth) for x in node.present_inputs]
+    match node.op.name:
+        case "sizes":
+            return list(attrs["of"])
+        case "reshape" | "after":
+            return below[0]
+        case "cast" if node.results[0].dtype in (DType.i32, DType.i64):
+            return below[0] if node.inputs[0].dtype in (DType.i32, DType.i64) else None  # type: ignore[union-attr]
+        case "concat":
+            return None if None in below else [d for part in below for d in part or ()]
+        case "slice" if below[0] is not None and all(isinstance(d, int) for d in attrs["begin"]):
+            bounds = (attrs[k][0] for k in ("begin", "end", "step"))
+            return below[0][slice(*bounds)] if attrs["step"] == (1,) else None
+        case "gather" if below[0] is not None and isinstance(node.inputs[1], Constant):
+            places = node.inputs[1].data.ravel().tolist()
+            return [below[0][i] for i in places] if node.inputs[0].rank == 1 else None  # type: ignore[union-attr]
+    return None
