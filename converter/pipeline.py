@@ -21,6 +21,7 @@ from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.quantization import TOLERANCE, Found, Quantization, parsed
 from converter.quantization import quantized as quantized_graph
 from converter.report import Report, count_int8, count_nodes
+from converter.torch_reader import MAGIC, answers, is_program, load_program, to_onnx
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
 from ir.errors import IrError
@@ -29,9 +30,9 @@ from ir.graph import Array, Graph, Model
 from ir.passes import applied
 from lite_runtime.files import read_file
 
-KINDS = ("onnx", "ms")
+KINDS = ("onnx", "ms", "pt2")
 Arrays = Mapping[str, Array]
-Source = str | Path | bytes | Model
+Source = str | Path | bytes | Model | Any  # or a torch.export.ExportedProgram
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def convert(
 ) -> Report:
     """Convert `source` (a path, the bytes of a model, or an ir.Model) to the file `target`.
 
-    Options are the fields of `Options`. The file is written only if it loads again and its `infer`
+    An `ir.Model` may also be a torch.export.ExportedProgram. Options are the fields of `Options`. The file is written only if it loads again and its `infer`
     entry agrees with the source on `check` inputs. Raises ConvertError; then nothing is written.
     """
     start = time.perf_counter()
@@ -131,8 +132,13 @@ class _Conversion:
     def __init__(
         self, source: Source, asked: Options, report: Report, passes: Sequence[Pass]
     ) -> None:
+        self.program = program_of(source, asked)
+        if self.program is not None:
+            source = to_onnx(self.program)
         self.source, self.asked, self.report, self.passes = source, asked, report, passes
         self.model, report.source_kind, report.source_bytes = read(source, asked)
+        if self.program is not None:
+            report.source_kind = "pt2"
         if "infer" not in self.model.entries:
             raise ConvertError(f"{report.source}: no entry infer; has {list(self.model.entries)}")
         self.entry = self.model.entries["infer"]
@@ -299,6 +305,9 @@ class _Conversion:
 
     def wanted(self, inputs: Sequence[Arrays]) -> list[list[Array]]:
         """The source's own answers."""
+        if self.program is not None and not self.asked.outputs:
+            run = answers(self.program, [v.name or "" for v in self.entry.inputs])
+            return [run(x) for x in inputs]
         if self.report.source_kind == "onnx":
             reference = check.onnx_reference(self.source, self.entry, self.asked.shapes or {})
             return [reference(x) for x in inputs]
@@ -309,6 +318,17 @@ def _polished(graph: Graph) -> Graph:
     return applied(LAST_PASSES, graph)
 
 
+def program_of(source: Source, asked: Options) -> Any:
+    """The program of torch.export that the source is, or None."""
+    if is_program(source):
+        return source
+    if isinstance(source, (bytes, Model)) or asked.kind not in (None, "pt2"):
+        return None
+    if asked.kind == "pt2" or read_file(source)[:4] == MAGIC:
+        return load_program(source)
+    return None
+
+
 def read(source: Source, asked: Options) -> tuple[Model, str, int]:
     """The source as a model, what kind it is, and its size in bytes."""
     if isinstance(source, Model):
@@ -316,7 +336,7 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
     data = source if isinstance(source, bytes) else read_file(source)
     if len(data) < 16:
         raise ConvertError(f"{_name(source)}: {len(data)} bytes; too short for any model")
-    kind = asked.kind or kind_of(data)
+    kind = kind_of(data) if asked.kind in (None, "pt2") else asked.kind
     if kind == "ms":
         if asked.shapes or asked.outputs:
             raise ConvertError(f"{_name(source)}: shapes and outputs are for ONNX models")

@@ -26,8 +26,8 @@ from converter.onnx_rules import (
 from converter.onnx_rules.common import RULES, Item, Names, Reader, as_value
 
 FAMILIES = (  # each declares its rules in RULES
-    activations, attention, control, elementwise, found, indexing, layers, losses, normalization, pooling,
-    quantization, recurrent, reductions, resize, sampling, shapes,
+    activations, attention, control, elementwise, found, indexing, layers, losses, normalization,
+    pooling, quantization, recurrent, reductions, resize, sampling, shapes,
 )  # fmt: skip
 __all__ = ["RULES", "Item", "Names", "Reader", "as_value"]
 RULES |= elementwise.DIRECT | RULES
