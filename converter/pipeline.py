@@ -15,6 +15,7 @@ from converter import check
 from converter.budget import within_memory
 from converter.errors import ConvertError
 from converter.explain import Provenance, rows
+from converter.lineage import lineage
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
@@ -144,6 +145,7 @@ class _Conversion:
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
         self.quantization, self.train = asked.quantization, asked.train
+        self.lineage = lineage(source, _bytes(source), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance = asked.tolerance
 
@@ -207,6 +209,7 @@ class _Conversion:
                 f"{self.report.source}: has entries {', '.join(self.model.entries)}, which share "
                 "float32 weights; quantize with --train to make new ones"
             )
+        self.lineage = {}  # nothing is made anew: what the file says of itself stays true
         return self.with_entries(dict(self.model.entries))
 
     def optimised(self) -> Model:
@@ -246,7 +249,7 @@ class _Conversion:
         known = {n.source for g in self.model.entries.values() for n in g.nodes}
         for node in (n for g in last.values() for n in g.nodes if n.source not in known):
             node.source = ""  # a line of the program that converts is nothing to keep in a file
-        metadata = {**self.model.metadata, **(self.asked.metadata or {})}
+        metadata = {**self.model.metadata, **self.lineage, **(self.asked.metadata or {})}
         if self.train:
             metadata |= self.train.metadata
         return Model(last, metadata, self.model.symbol_ranges)
@@ -333,7 +336,7 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
     """The source as a model, what kind it is, and its size in bytes."""
     if isinstance(source, Model):
         return source, "model", sum(w.data.nbytes for w in source.weights)
-    data = source if isinstance(source, bytes) else read_file(source)
+    data = _bytes(source) or b""
     if len(data) < 16:
         raise ConvertError(f"{_name(source)}: {len(data)} bytes; too short for any model")
     kind = kind_of(data) if asked.kind in (None, "pt2") else asked.kind
@@ -372,6 +375,12 @@ def _write(target: Path, data: bytes) -> None:
         write_whole(target, data)
     except OSError as e:
         raise ConvertError(f"{target}: {e.strerror}; nothing was written") from None
+
+
+def _bytes(source: Source) -> bytes | None:
+    if isinstance(source, Model):
+        return None
+    return source if isinstance(source, bytes) else read_file(source)
 
 
 def _name(source: Source) -> str:

@@ -1,0 +1,206 @@
+"""Damaged and hostile sources: `python -m tests.converter.mutations COUNT [SEED] [FILE…]`.
+
+Converts COUNT mutated models: bytes that were changed, cut or copied, and ONNX models whose parts
+were (operators, names, sizes, types, attributes). Each must be written and agree, or be refused by
+one line, within time and memory. FILEs are mutated instead of the ONNX models here, byte by byte.
+Prints counts as JSON; exit code 1, with seed and number, where something else happened.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from converter import ConvertError, convert
+from tests.converter.onnx_graphs import floats, ints, model
+
+SECONDS_EACH = 30
+MOST_BYTES = 6 << 30  # of addresses, in which ONNX Runtime's threads and ours have their stacks
+NUMBERS = (0, 1, -1, 2, 7, 255, 65536, 2**31 - 1, -(2**31), 2**40, 2**63 - 1)
+Rng = np.random.Generator
+
+
+def originals() -> list[bytes]:
+    """Small models that between them have most families of operators."""
+    conv = model(
+        [("Conv", ["x", "w", "b"], ["a"], {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+         ("BatchNormalization", ["a", "s", "b", "b", "s"], ["c"], {}), ("Relu", ["c"], ["d"], {}),
+         ("MaxPool", ["d"], ["e"], {"kernel_shape": [2, 2]}), ("Flatten", ["e"], ["f"], {}),
+         ("Gemm", ["f", "g"], ["h"], {"transB": 1}), ("Softmax", ["h"], ["y"], {"axis": -1})],
+        {"x": (2, 3, 8, 8)}, ["y"],
+        {"w": floats(4, 3, 3, 3), "b": floats(4), "s": np.abs(floats(4)) + 1, "g": floats(5, 36)},
+    )  # fmt: skip
+    shapes = model(
+        [("Shape", ["x"], ["s"], {}), ("Gather", ["s", "zero"], ["n"], {}),
+         ("Concat", ["n", "rest"], ["to"], {"axis": 0}), ("Reshape", ["x", "to"], ["r"], {}),
+         ("Transpose", ["r"], ["t"], {"perm": [0, 2, 1]}), ("MatMul", ["r", "t"], ["m"], {}),
+         ("Slice", ["m", "zero", "one"], ["c"], {}), ("ReduceMean", ["c"], ["d"], {"axes": [1]}),
+         ("Pad", ["d", "pads"], ["y"], {"mode": "constant"})],
+        {"x": ("n", 4, 6)}, ["y"],
+        {"zero": ints(0), "one": ints(1), "rest": ints(3, 8), "pads": ints(0, 0, 1, 0, 1, 0)},
+    )  # fmt: skip
+    norms = model(
+        [("Gather", ["table", "x"], ["a"], {}),
+         ("LayerNormalization", ["a", "s", "b"], ["c"], {"epsilon": 1e-5}),
+         ("MatMul", ["c", "w"], ["d"], {}), ("Erf", ["d"], ["e"], {}),
+         ("Mul", ["d", "e"], ["f"], {}),
+         ("Split", ["f"], ["g", "h"], {"axis": -1}), ("Sub", ["g", "h"], ["y"], {})],
+        {"x": (2, 5)}, ["y"],
+        {"table": floats(9, 6), "s": floats(6), "b": floats(6), "w": floats(6, 8)},
+        input_type=TensorProto.INT64,
+    )  # fmt: skip
+    return [conv, shapes, norms]
+
+
+def change_bytes(file: bytes, rng: Rng) -> bytes:
+    """A few bytes changed, a part cut out, or one copied to elsewhere."""
+    out = bytearray(file)
+    match rng.integers(3):
+        case 0:
+            for _ in range(rng.integers(1, 6)):
+                out[rng.integers(len(out))] = int(rng.integers(256))
+        case 1:
+            at = int(rng.integers(len(out)))
+            del out[at : at + int(rng.integers(1, len(out)))]
+        case _:
+            at, to, n = (int(rng.integers(len(out))) for _ in range(3))
+            out[to : to + n] = out[at : at + n]
+    return bytes(out)
+
+
+def change_parts(file: bytes, rng: Rng) -> bytes:
+    """An ONNX model one or two of whose parts were changed."""
+    proto = onnx.load_from_string(file)
+    for _ in range(rng.integers(1, 3)):
+        PARTS[rng.integers(len(PARTS))](proto, rng)
+    return proto.SerializeToString()  # type: ignore[no-any-return]
+
+
+def _pick(items: Sequence[object], rng: Rng) -> object:
+    return items[int(rng.integers(len(items)))]
+
+
+def _operator(proto: onnx.ModelProto, rng: Rng) -> None:
+    kinds = [n.op_type for n in proto.graph.node] + ["If", "Loop", "Mystery", "Cast", "Expand", ""]
+    _pick(proto.graph.node, rng).op_type = _pick(kinds, rng)  # type: ignore[attr-defined]
+
+
+def _wiring(proto: onnx.ModelProto, rng: Rng) -> None:
+    node = _pick(proto.graph.node, rng)
+    names = [o for n in proto.graph.node for o in n.output]  # also later ones: cycles
+    names += [t.name for t in proto.graph.initializer] + ["x", "", "nowhere"]
+    if node.input:  # type: ignore[attr-defined]
+        node.input[int(rng.integers(len(node.input)))] = _pick(names, rng)  # type: ignore[attr-defined]
+
+
+def _missing(proto: onnx.ModelProto, rng: Rng) -> None:
+    parts = _pick([proto.graph.node, proto.graph.initializer, proto.graph.input], rng)
+    if len(parts):  # type: ignore[arg-type]
+        del parts[int(rng.integers(len(parts)))]  # type: ignore[attr-defined, arg-type]
+
+
+def _attribute(proto: onnx.ModelProto, rng: Rng) -> None:
+    held = [a for n in proto.graph.node for a in n.attribute]
+    if not held:
+        return
+    a = _pick(held, rng)
+    assert isinstance(a, AttributeProto)
+    number = int(_pick(NUMBERS, rng))  # type: ignore[call-overload]
+    if a.ints and rng.random() < 0.7:
+        a.ints[int(rng.integers(len(a.ints)))] = number
+    elif rng.random() < 0.5:
+        a.i = number
+    else:
+        a.type, a.f = AttributeProto.FLOAT, float(_pick([0, -1, np.nan, np.inf, 1e38], rng))  # type: ignore[arg-type]
+
+
+def _size(proto: onnx.ModelProto, rng: Rng) -> None:
+    number = int(_pick(NUMBERS, rng))  # type: ignore[call-overload]
+    if rng.random() < 0.5 and proto.graph.input:
+        dims = _pick(proto.graph.input, rng).type.tensor_type.shape.dim  # type: ignore[attr-defined]
+        if dims:
+            _pick(dims, rng).dim_value = number  # type: ignore[attr-defined]
+    elif proto.graph.initializer:
+        tensor = _pick(proto.graph.initializer, rng)
+        if tensor.dims:  # type: ignore[attr-defined]
+            tensor.dims[int(rng.integers(len(tensor.dims)))] = number  # type: ignore[attr-defined]
+
+
+def _type(proto: onnx.ModelProto, rng: Rng) -> None:
+    kind = int(rng.integers(-1, 30))
+    if rng.random() < 0.5 and proto.graph.initializer:
+        _pick(proto.graph.initializer, rng).data_type = kind  # type: ignore[attr-defined]
+    elif proto.graph.input:
+        _pick(proto.graph.input, rng).type.tensor_type.elem_type = kind  # type: ignore[attr-defined]
+
+
+def _data(proto: onnx.ModelProto, rng: Rng) -> None:
+    if not proto.graph.initializer:
+        return
+    tensor = _pick(proto.graph.initializer, rng)
+    raw = bytearray(tensor.raw_data)  # type: ignore[attr-defined]
+    if raw:
+        at = int(rng.integers(len(raw) // 4 + 1)) * 4
+        raw[at : at + 4] = _pick([b"\0\0\xc0\x7f", b"\xff" * 4, b"\0\0\x80\x7f", b""], rng)  # type: ignore[call-overload]
+    tensor.raw_data = bytes(raw)  # type: ignore[attr-defined]
+
+
+def _opset(proto: onnx.ModelProto, rng: Rng) -> None:
+    proto.opset_import[0].version = int(rng.integers(-1, 30))
+
+
+PARTS: tuple[Callable[[onnx.ModelProto, Rng], None], ...] = (
+    _operator, _wiring, _missing, _attribute, _attribute, _size, _type, _data, _opset,
+)  # fmt: skip
+
+
+def outcome(file: bytes, target: Path) -> str:
+    """written, refused, or what else happened, as text."""
+    signal.alarm(SECONDS_EACH)
+    try:
+        convert(file, target, check=1)
+        return "written"
+    except ConvertError as e:
+        left = [p.name for p in target.parent.iterdir()]
+        return "refused" if "\n" not in str(e) and str(e) and not left else f"refused, {e!r} {left}"
+    except Exception:
+        return traceback.format_exc()
+    finally:
+        signal.alarm(0)
+        target.unlink(missing_ok=True)
+
+
+def main(count: int, seed: int, files: Sequence[Path]) -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    sources = [p.read_bytes() for p in files] or originals()
+    counts: Counter[str] = Counter()
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            rng = np.random.default_rng([seed, number])
+            change = change_bytes if files or rng.random() < 0.4 else change_parts
+            print(f"seed {seed}, number {number}", file=sys.stderr)  # the last one, after a crash
+            found = outcome(change(sources[number % len(sources)], rng), Path(folder) / "m.ms")
+            kind = found if found in ("written", "refused") else "failed"
+            counts[f"{change.__name__} {kind}"] += 1
+            failures += [f"seed {seed}, number {number}: {found}"] if kind == "failed" else []
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"counts": counts, "peak_bytes": peak, "failures": failures}))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    seed = int(given[1]) if len(given) > 1 else 0
+    sys.exit(main(int(given[0]), seed, [Path(p) for p in given[2:]]))
