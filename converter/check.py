@@ -13,7 +13,8 @@ from cloud import interpreter
 from converter.errors import ConvertError
 from converter.onnx_reader import Shapes, import_onnx, parse
 from converter.report import Agreement
-from ir.graph import Array, Graph, Model, Value, shape_text
+from ir.dtype import DType
+from ir.graph import Array, Graph, Model, Value, Weight, shape_text
 from ir.symbol import evaluate
 
 Arrays = Mapping[str, Array]
@@ -21,6 +22,7 @@ Reference = Callable[[Arrays], list[Array]]
 FREE_BATCH, FREE_SIZE = 2, 64  # what free dimensions are for random inputs: first axes, others
 MOST = 2**28  # elements of a value that is computed for a check
 TINY = 1e-6
+THROUGH = ("reshape", "transpose", "cast", "quantized_lookup")  # 8 bits stay 8 bits
 
 
 def sample_inputs(
@@ -69,8 +71,17 @@ def check_data(graph: Graph, data: Arrays, what: str) -> None:
             raise ConvertError(f"{what}: {v.name} holds {array.dtype}, want numbers")
 
 
-def run_graph(graph: Graph, inputs: Arrays) -> list[Array]:
-    return interpreter.run(graph, *(inputs[v.name or ""] for v in graph.inputs))
+def run_stream(graph: Graph, inputs: Sequence[Arrays]) -> list[list[Array]]:
+    """The answers to one input after the other; what the graph writes is there for the next."""
+    weights: dict[Weight, Array] = {}
+    answers = []
+    for x in inputs:
+        found, new = interpreter.step(
+            graph, *(x[v.name or ""] for v in graph.inputs), weights=weights
+        )
+        weights |= new
+        answers.append(found)
+    return answers
 
 
 def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[Array]]:
@@ -85,15 +96,18 @@ def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[A
     return out
 
 
-def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> Reference:
-    """The source model on ONNX Runtime where it is installed, else on onnx's own reference.
+def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> tuple[str, Reference]:
+    """The source model on ONNX Runtime where it is installed, else on onnx's own reference: its
+    name, and what it computes.
 
     Raises ConvertError, also from the function, where the source does not run.
     """
     wanted = list(graph.output_names)
     model = str(source) if isinstance(source, (str, Path)) else source
     try:
-        run = _session(model, wanted, shapes) or _evaluator(model, wanted, shapes)
+        run, name = _session(model, wanted, shapes), "ONNX Runtime"
+        if run is None:
+            run, name = _evaluator(model, wanted, shapes), "onnx's reference evaluator"
     except Exception as e:  # whatever the two think of the model; their types are not public
         raise ConvertError(f"the source model does not load: {_reason(e)}") from None
 
@@ -103,23 +117,48 @@ def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> Reference:
         except Exception as e:
             raise ConvertError(f"the source model does not run: {_reason(e)}") from None
 
-    return reference
+    return name, reference
+
+
+def steps_of(graph: Graph) -> list[float]:
+    """For each output that 8 or 16 bits hold, what one step is worth: two right models may differ
+    by that, for they round. 0 for all others."""
+    found = []
+    for v in graph.outputs:
+        while v.node is not None and v.node.op.name in THROUGH:
+            v = v.node.present_inputs[0]
+        made = v.node.op.name if v.node else ""
+        step = 1.0 if v.dtype is DType.i8 else 0.0
+        if v.node is not None and made in ("dequantize", "fake_quantize"):
+            step = v.node.attrs["scale"]
+        elif made == "round":  # numbers of 16 bits on their way out
+            step = 1.0
+        found.append(step)
+    return found
 
 
 def compare(
-    names: Sequence[str], want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
+    names: Sequence[str],
+    want: Sequence[Sequence[Array]],
+    got: Sequence[Sequence[Array]],
+    steps: Sequence[float] = (),
 ) -> list[Agreement]:
     """For each output, how far it is off; a NaN or infinity on one side alone is infinitely far.
+
+    `steps`: of each output, how much a difference may be before it counts (`steps_of`).
 
     Raises ConvertError for another shape, and where no number of an output can be compared, for the
     source gives nothing but NaN and infinities.
     """
     return [
-        _compare(name, [w[i] for w in want], [g[i] for g in got]) for i, name in enumerate(names)
+        _compare(name, [w[i] for w in want], [g[i] for g in got], steps[i] if steps else 0.0)
+        for i, name in enumerate(names)
     ]
 
 
-def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreement:
+def _compare(
+    name: str, want: Sequence[Array], got: Sequence[Array], step: float = 0.0
+) -> Agreement:
     worst = largest = noise = signal = 0.0
     odd = count = 0
     for a, b in zip(want, got, strict=True):
@@ -143,7 +182,8 @@ def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreemen
             "which agrees with anything; want inputs that it can answer (check data)"
         )
     rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
-    return Agreement(name, worst, worst / max(largest, TINY), float(rms), odd, count)
+    relative = 0.0 if worst <= step * (1 + TINY) else worst / max(largest, TINY)
+    return Agreement(name, worst, relative, float(rms), odd, count, step)
 
 
 def _batch(graph: Graph) -> int:
@@ -205,7 +245,10 @@ def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator) -> Arr
     shape = tuple(evaluate(d, sizes) for d in v.shape)
     if v.dtype.is_float:
         return rng.standard_normal(shape).astype(v.dtype.numpy)
-    high = 2 if v.dtype.name in ("bool", "i32") else 100
+    if v.dtype in (DType.i8, DType.u8):  # stored numbers: all that there are
+        limits = np.iinfo(v.dtype.numpy)
+        return rng.integers(limits.min, limits.max + 1, shape).astype(v.dtype.numpy)
+    high = 2 if v.dtype in (DType.bool, DType.i32) else 100
     return rng.integers(0, high, shape).astype(v.dtype.numpy)
 
 

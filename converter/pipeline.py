@@ -15,12 +15,14 @@ from converter import check
 from converter.budget import within_memory
 from converter.errors import ConvertError
 from converter.explain import Provenance, rows
+from converter.litert import litert_reference
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.quantization import TOLERANCE, Found, Quantization, parsed
 from converter.quantization import quantized as quantized_graph
-from converter.report import Report, count_int8, count_nodes
+from converter.report import Agreement, Report, count_int8, count_nodes
+from converter.tflite_reader import read_tflite
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
 from ir.errors import IrError
@@ -29,7 +31,8 @@ from ir.graph import Array, Graph, Model
 from ir.passes import applied
 from lite_runtime.files import read_file
 
-KINDS = ("onnx", "ms")
+KINDS = ("onnx", "tflite", "ms")
+OWN = "the numpy interpreter"  # as a reference
 Arrays = Mapping[str, Array]
 Source = str | Path | bytes | Model
 
@@ -251,7 +254,7 @@ class _Conversion:
         want = self.wanted(inputs)
         got = check.run_file(data, self.entry, inputs)
         self.report.checked_inputs = len(inputs)
-        self.report.agreement = check.compare(self.entry.output_names, want, got)
+        self.report.agreement = self.compared(want, got)
         worst = self.report.worst
         if worst is not None and not self.report.agrees:
             kind = "root mean square" if self.quantization else "relative"
@@ -265,7 +268,7 @@ class _Conversion:
         inputs = self.inputs()
         want = self.wanted(inputs)
         for name, got in self.steps(inputs):
-            found = check.compare(self.entry.output_names, want, got)
+            found = self.compared(want, got)
             if name in ("quantize", "run") or not self.quantization:
                 limit, errors = self.asked.tolerance, map(self.report.error_of, found)
             else:  # before it is quantized a model is as exact as any float32 one
@@ -277,12 +280,12 @@ class _Conversion:
     def steps(self, inputs: Sequence[Arrays]) -> Iterator[tuple[str, list[list[Array]]]]:
         """Each step's name and answers."""
         graph = first = choose_weights(self.entry, self.train)
-        yield "read", [check.run_graph(first, x) for x in inputs]
+        yield "read", check.run_stream(first, inputs)
         for name, graph in optimise(first, self.passes):
-            yield name, [check.run_graph(graph, x) for x in inputs]
+            yield name, check.run_stream(graph, inputs)
         if self.quantization:
             graph = self.quantized(graph)
-            yield "quantize", [check.run_graph(graph, x) for x in inputs]
+            yield "quantize", check.run_stream(graph, inputs)
         data = model_file.write(self.with_entries({"infer": graph}))
         yield "run", check.run_file(data, self.entry, inputs)
 
@@ -292,10 +295,23 @@ class _Conversion:
 
     def wanted(self, inputs: Sequence[Arrays]) -> list[list[Array]]:
         """The source's own answers."""
+        reference: check.Reference | None = None
         if self.report.source_kind == "onnx":
-            reference = check.onnx_reference(self.source, self.entry, self.asked.shapes or {})
+            shapes = self.asked.shapes or {}
+            self.report.reference, reference = check.onnx_reference(self.source, self.entry, shapes)
+        elif self.report.source_kind == "tflite":
+            found = litert_reference(_bytes(self.source), self.asked.outputs)
+            self.report.reference, reference = found or ("", None)
+        if reference is not None:
             return [reference(x) for x in inputs]
-        return [check.run_graph(self.entry, x) for x in inputs]
+        self.report.reference = OWN
+        return check.run_stream(self.entry, inputs)
+
+    def compared(
+        self, want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
+    ) -> list[Agreement]:
+        steps = check.steps_of(self.entry)
+        return check.compare(self.entry.output_names, want, got, steps)
 
 
 def _polished(graph: Graph) -> Graph:
@@ -312,12 +328,16 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
     kind = asked.kind or kind_of(data)
     if kind == "ms":
         if asked.shapes or asked.outputs:
-            raise ConvertError(f"{_name(source)}: shapes and outputs are for ONNX models")
+            raise ConvertError(f"{_name(source)}: shapes and outputs are for imported models")
         return model_file.read(data), kind, len(data)
-    if kind != "onnx":
-        raise ConvertError(f"{_name(source)}: {kind} models are not supported; want ONNX or .ms")
+    if kind == "tflite":
+        return read_tflite(data, asked.shapes, asked.outputs), kind, len(data)
     proto = parse(data if isinstance(source, bytes) else source)  # a path finds external data
     return read_onnx(proto, asked.shapes, asked.outputs), kind, max(len(data), proto.ByteSize())
+
+
+def _bytes(source: Source) -> bytes:
+    return source if isinstance(source, bytes) else read_file(source)  # type: ignore[arg-type]
 
 
 def kind_of(data: bytes) -> str:
