@@ -19,9 +19,11 @@ from ir.symbol import evaluate
 
 Arrays = Mapping[str, Array]
 Reference = Callable[[Arrays], list[Array]]
-FREE_BATCH, FREE_SIZE = 2, 64  # what free dimensions are for random inputs: first axes, others
+FREE_BATCH = 2  # what free dimensions are for random inputs: first axes
+FREE_SIZES = (64, 1024, 16384)  # and others
 MOST = 2**28  # elements of a value that is computed for a check
 TINY = 1e-6
+STEP_ROUNDING = 1e-3  # of the difference of two float32 that are one step apart
 THROUGH = ("reshape", "transpose", "cast", "quantized_lookup")  # 8 bits stay 8 bits
 
 
@@ -40,10 +42,7 @@ def sample_inputs(
             }
             for i in range(min(count, rows))
         ]
-    sizes = dict.fromkeys(graph.symbols, FREE_SIZE)
-    sizes |= {s: FREE_BATCH for v in graph.inputs for s in map(str, v.shape[:1]) if s in sizes}
-    for name, (low, high) in (model.symbol_ranges if model else {}).items():
-        sizes[name] = min(max(sizes.get(name, low), low), high)
+    sizes = _free_sizes(graph, model)
     _check_sizes(graph, sizes)
     elements = sum(math.prod(evaluate(d, sizes) for d in v.shape) for v in graph.inputs)
     if count * elements > MOST:
@@ -182,7 +181,7 @@ def _compare(
             "which agrees with anything; want inputs that it can answer (check data)"
         )
     rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
-    relative = 0.0 if worst <= step * (1 + TINY) else worst / max(largest, TINY)
+    relative = 0.0 if worst <= step * (1 + STEP_ROUNDING) else worst / max(largest, TINY)
     return Agreement(name, worst, relative, float(rms), odd, count, step)
 
 
@@ -190,6 +189,22 @@ def _batch(graph: Graph) -> int:
     """The number of examples that the model takes at once: 1 where it is free."""
     first = [v.shape[0] for v in graph.inputs if v.rank]
     return max((d for d in first if isinstance(d, int)), default=1)
+
+
+def _free_sizes(graph: Graph, model: Model | None) -> dict[str, int]:
+    """For each free dimension the first of FREE_SIZES that leaves something of every value."""
+    sizes: dict[str, int] = {}
+    for free in FREE_SIZES:
+        sizes = dict.fromkeys(graph.symbols, free)
+        sizes |= {s: FREE_BATCH for v in graph.inputs for s in map(str, v.shape[:1]) if s in sizes}
+        for name, (low, high) in (model.symbol_ranges if model else {}).items():
+            sizes[name] = min(max(sizes.get(name, low), low), high)
+        made = (
+            d for n in graph.nodes for v in n.results for d in v.shape if not isinstance(d, int)
+        )
+        if all(evaluate(d, sizes) > 0 for d in made):
+            break
+    return sizes
 
 
 def _check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:

@@ -36,17 +36,20 @@ def litert_reference(data: bytes, outputs: Sequence[str]) -> tuple[str, Referenc
     graph = file.subgraphs[0]
     names = names_of(graph, signature)
     wanted = wanted_tensors(graph, names, outputs)
-    name, interpreter = REFERENCE, _loaded(data, OpResolverType.BUILTIN_REF, bool(outputs))
-    if interpreter is None:
+    name, found = REFERENCE, _loaded(data, OpResolverType.BUILTIN_REF, bool(outputs))
+    if found is None:
         kind = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-        name, interpreter = OPTIMISED, _loaded(data, kind, bool(outputs))
-    if interpreter is None:
+        name, found = OPTIMISED, _loaded(data, kind, bool(outputs))
+    if found is None:
         return None
+    interpreter, ready = found
+
+    given = [(names[i], i) for i in graph.inputs]
 
     def run(x: Mapping[str, Array]) -> list[Array]:
         try:
             return _run(
-                interpreter, graph.tensors, [(names[i], i) for i in graph.inputs], wanted, x
+                interpreter, ready, graph.tensors, [(names[i], i) for i in graph.inputs], wanted, x
             )
         except (RuntimeError, ValueError) as e:
             raise ConvertError(f"the source model does not run: {_reason(e)}") from None
@@ -54,8 +57,9 @@ def litert_reference(data: bytes, outputs: Sequence[str]) -> tuple[str, Referenc
     return name, run
 
 
-def _loaded(data: bytes, kind: Any, keep_all: bool) -> Any:
-    """An interpreter, or None where these kernels lack an operator of the model."""
+def _loaded(data: bytes, kind: Any, keep_all: bool) -> tuple[Any, bool] | None:
+    """An interpreter, and whether it is ready to run as it is; or None where these kernels lack an
+    operator of the model."""
     from ai_edge_litert.interpreter import Interpreter
 
     try:
@@ -64,23 +68,34 @@ def _loaded(data: bytes, kind: Any, keep_all: bool) -> Any:
             experimental_op_resolver_type=kind,
             experimental_preserve_all_tensors=keep_all,
         )
-        interpreter.allocate_tensors()
+        ready = _is_ready(interpreter)
     except (RuntimeError, ValueError) as e:
         if any(text in str(e) for text in LACKS):
             return None
         raise ConvertError(f"the source model does not load: {_reason(e)}") from None
-    return interpreter
+    return interpreter, ready
+
+
+def _is_ready(interpreter: Any) -> bool:
+    """Whether it runs with the sizes that the file gives to free dimensions."""
+    try:
+        interpreter.allocate_tensors()
+    except RuntimeError as e:
+        if any(text in str(e) for text in LACKS):
+            raise
+        return False
+    return True
 
 
 def _run(
-    interpreter: Any, tensors: Sequence[Tensor], inputs: Sequence[tuple[str, int]],
+    interpreter: Any, ready: bool, tensors: Sequence[Tensor], inputs: Sequence[tuple[str, int]],
     wanted: Sequence[tuple[str, int]], x: Mapping[str, Array],
 ) -> list[Array]:  # fmt: skip
     shapes = {d["index"]: tuple(d["shape"]) for d in interpreter.get_input_details()}
     changed = [(i, x[name].shape) for name, i in inputs if shapes[i] != x[name].shape]
     for i, shape in changed:
         interpreter.resize_tensor_input(i, shape)
-    if changed:
+    if changed or not ready:
         interpreter.allocate_tensors()
     for name, i in inputs:
         interpreter.set_tensor(i, x[name].astype(tensors[i].element))

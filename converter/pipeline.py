@@ -331,7 +331,8 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
             raise ConvertError(f"{_name(source)}: shapes and outputs are for imported models")
         return model_file.read(data), kind, len(data)
     if kind == "tflite":
-        return read_tflite(data, asked.shapes, asked.outputs), kind, len(data)
+        named = data if isinstance(source, bytes) else source
+        return read_tflite(named, asked.shapes, asked.outputs), kind, len(data)
     proto = parse(data if isinstance(source, bytes) else source)  # a path finds external data
     return read_onnx(proto, asked.shapes, asked.outputs), kind, max(len(data), proto.ByteSize())
 

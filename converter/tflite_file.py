@@ -21,6 +21,7 @@ from converter.tflite_options import (
     TYPE_NAMES,
     TYPES,
 )
+from converter.tflite_sparse import dense
 from ir.graph import Array
 
 IDENTIFIER = b"TFL3"
@@ -208,19 +209,25 @@ def _tensor(t: Table, buffers: Sequence[_Buffer], place: str) -> Tensor:
     problem = "" if element is not None or number == RESOURCE else TYPE_NAMES.get(number, "")
     if element is None and number != RESOURCE and not problem:
         problem = f"elements of type {number}"
-    if t.table(6) is not None:
-        problem = "sparse elements"
-    data = None
+    data, sparse = None, t.table(6)
     if raw is not None and raw.size and element is not None and not problem:
-        data = _elements(raw, element, shape, number == INT4, place)
+        if sparse is not None:
+            data = dense(_elements(raw, element, None, number == INT4, place), shape, sparse, place)
+        else:
+            data = _elements(raw, element, shape, number == INT4, place)
+    elif buffer and not count and element is not None:
+        data = np.zeros(shape, element)
     scales = _scales(t.table(4), shape, element, place)
     is_variable = t.scalar(5, "bool", False)
     return Tensor(name, shape, signature, element, scales, data, is_variable, buffer, problem)
 
 
 def _elements(
-    raw: Array, element: np.dtype[Any], shape: tuple[int, ...], halves: bool, place: str
+    raw: Array, element: np.dtype[Any], shape: tuple[int, ...] | None, halves: bool, place: str
 ) -> Array:
+    """The elements of a constant; without a shape, as many as there are."""
+    if shape is None:
+        shape = (raw.size * 2 if halves else raw.size // element.itemsize,)
     count = math.prod(shape)
     want = (count + 1) // 2 if halves else count * element.itemsize
     if raw.size != want:
