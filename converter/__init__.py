@@ -1,4 +1,4 @@
-"""ONNX and our own models → checked `.ms` files."""
+"""ONNX, TFLite and our own models → checked `.ms` files."""
 
 from converter.errors import ConvertError, UnsupportedError
 from converter.pipeline import Options, bisect, convert

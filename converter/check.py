@@ -13,14 +13,18 @@ from cloud import interpreter
 from converter.errors import ConvertError
 from converter.onnx_reader import Shapes, import_onnx, parse
 from converter.report import Agreement
-from ir.graph import Array, Graph, Model, Value, shape_text
+from ir.dtype import DType
+from ir.graph import Array, Graph, Model, Value, Weight, shape_text
 from ir.symbol import evaluate, symbols
 
 Arrays = Mapping[str, Array]
 Reference = Callable[[Arrays], list[Array]]
-FREE_BATCH, FREE_SIZE = 2, 64  # what free dimensions are for random inputs: first axes, others
+FREE_BATCH = 2  # what free dimensions are for random inputs: first axes
+FREE_SIZES = (64, 1024, 16384)  # and others
 MOST = 2**28  # elements of a value that is computed for a check
 TINY = 1e-6
+STEP_ROUNDING = 1e-3  # of the difference of two float32 that are one step apart
+THROUGH = ("reshape", "transpose", "cast", "quantized_lookup")  # 8 bits stay 8 bits
 
 
 def sample_inputs(
@@ -45,10 +49,7 @@ def sample_inputs(
             {v.name or "": _example(v, a, i, size) for v, a in arrays}
             for i in range(min(count, rows))
         ]
-    sizes = dict.fromkeys(graph.symbols, FREE_SIZE)
-    sizes |= {s: FREE_BATCH for v in graph.inputs for s in map(str, v.shape[:1]) if s in sizes}
-    for name, (low, high) in (model.symbol_ranges if model else {}).items():
-        sizes[name] = min(max(sizes.get(name, low), low), high)
+    sizes = _free_sizes(graph, model)
     _check_sizes(graph, sizes)
     elements = sum(math.prod(evaluate(d, sizes) for d in v.shape) for v in graph.inputs)
     if count * elements > MOST:
@@ -84,8 +85,17 @@ def check_data(graph: Graph, data: Arrays, what: str) -> None:
             raise ConvertError(f"{what}: {v.name} holds {array.dtype}, want numbers")
 
 
-def run_graph(graph: Graph, inputs: Arrays) -> list[Array]:
-    return interpreter.run(graph, *(inputs[v.name or ""] for v in graph.inputs))
+def run_stream(graph: Graph, inputs: Sequence[Arrays]) -> list[list[Array]]:
+    """The answers to one input after the other; what the graph writes is there for the next."""
+    weights: dict[Weight, Array] = {}
+    answers = []
+    for x in inputs:
+        found, new = interpreter.step(
+            graph, *(x[v.name or ""] for v in graph.inputs), weights=weights
+        )
+        weights |= new
+        answers.append(found)
+    return answers
 
 
 def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[Array]]:
@@ -100,15 +110,18 @@ def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[A
     return out
 
 
-def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> Reference:
-    """The source model on ONNX Runtime where it is installed, else on onnx's own reference.
+def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> tuple[str, Reference]:
+    """The source model on ONNX Runtime where it is installed, else on onnx's own reference: its
+    name, and what it computes.
 
     Raises ConvertError, also from the function, where the source does not run.
     """
     wanted = list(graph.output_names)
     model = str(source) if isinstance(source, (str, Path)) else source
     try:
-        run = _session(model, wanted, shapes) or _evaluator(model, wanted, shapes)
+        run, name = _session(model, wanted, shapes), "ONNX Runtime"
+        if run is None:
+            run, name = _evaluator(model, wanted, shapes), "onnx's reference evaluator"
     except Exception as e:  # whatever the two think of the model; their types are not public
         raise ConvertError(f"the source model does not load: {_reason(e)}") from None
 
@@ -118,23 +131,48 @@ def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> Reference:
         except Exception as e:
             raise ConvertError(f"the source model does not run: {_reason(e)}") from None
 
-    return reference
+    return name, reference
+
+
+def steps_of(graph: Graph) -> list[float]:
+    """For each output that 8 or 16 bits hold, what one step is worth: two right models may differ
+    by that, for they round. 0 for all others."""
+    found = []
+    for v in graph.outputs:
+        while v.node is not None and v.node.op.name in THROUGH:
+            v = v.node.present_inputs[0]
+        made = v.node.op.name if v.node else ""
+        step = 1.0 if v.dtype is DType.i8 else 0.0
+        if v.node is not None and made in ("dequantize", "fake_quantize"):
+            step = v.node.attrs["scale"]
+        elif made == "round":  # numbers of 16 bits on their way out
+            step = 1.0
+        found.append(step)
+    return found
 
 
 def compare(
-    names: Sequence[str], want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
+    names: Sequence[str],
+    want: Sequence[Sequence[Array]],
+    got: Sequence[Sequence[Array]],
+    steps: Sequence[float] = (),
 ) -> list[Agreement]:
     """For each output, how far it is off; a NaN or infinity on one side alone is infinitely far.
+
+    `steps`: of each output, how much a difference may be before it counts (`steps_of`).
 
     Raises ConvertError for another shape, and where no number of an output can be compared, for the
     source gives nothing but NaN and infinities.
     """
     return [
-        _compare(name, [w[i] for w in want], [g[i] for g in got]) for i, name in enumerate(names)
+        _compare(name, [w[i] for w in want], [g[i] for g in got], steps[i] if steps else 0.0)
+        for i, name in enumerate(names)
     ]
 
 
-def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreement:
+def _compare(
+    name: str, want: Sequence[Array], got: Sequence[Array], step: float = 0.0
+) -> Agreement:
     worst = largest = noise = signal = 0.0
     odd = count = 0
     for a, b in zip(want, got, strict=True):
@@ -158,13 +196,30 @@ def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreemen
             "which agrees with anything; want inputs that it can answer (check data)"
         )
     rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
-    return Agreement(name, worst, worst / max(largest, TINY), float(rms), odd, count)
+    relative = 0.0 if worst <= step * (1 + STEP_ROUNDING) else worst / max(largest, TINY)
+    return Agreement(name, worst, relative, float(rms), odd, count, step)
 
 
 def _batch(graph: Graph) -> int:
     """The number of examples that the model takes at once: 1 where it is free."""
     first = [v.shape[0] for v in graph.inputs if v.rank]
     return max((d for d in first if isinstance(d, int)), default=1)
+
+
+def _free_sizes(graph: Graph, model: Model | None) -> dict[str, int]:
+    """For each free dimension the first of FREE_SIZES that leaves something of every value."""
+    sizes: dict[str, int] = {}
+    for free in FREE_SIZES:
+        sizes = dict.fromkeys(graph.symbols, free)
+        sizes |= {s: FREE_BATCH for v in graph.inputs for s in map(str, v.shape[:1]) if s in sizes}
+        for name, (low, high) in (model.symbol_ranges if model else {}).items():
+            sizes[name] = min(max(sizes.get(name, low), low), high)
+        made = (
+            d for n in graph.nodes for v in n.results for d in v.shape if not isinstance(d, int)
+        )
+        if all(evaluate(d, sizes) > 0 for d in made):
+            break
+    return sizes
 
 
 def _check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
@@ -220,6 +275,9 @@ def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator, below:
     shape = tuple(evaluate(d, sizes) for d in v.shape)
     if v.dtype.is_float:
         return rng.standard_normal(shape).astype(v.dtype.numpy)
+    if v.dtype in (DType.i8, DType.u8):  # stored numbers: all that there are
+        limits = np.iinfo(v.dtype.numpy)
+        return rng.integers(limits.min, limits.max + 1, shape).astype(v.dtype.numpy)
     high = {"bool": 2, "i32": below, "i64": below}.get(v.dtype.name, 100)
     return rng.integers(0, high, shape).astype(v.dtype.numpy)
 

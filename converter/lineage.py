@@ -18,28 +18,26 @@ from lite_runtime.files import read_file
 NOT_FLAGS = ("check", "check_data", "tol", "sign", "metadata", "explain")
 
 
-def lineage(source: Any, data: bytes | None, options: Any) -> dict[str, str]:
+def lineage(source: Any, kind: str, data: bytes | None, options: Any) -> dict[str, str]:
     """`source.sha256`, of the source's bytes with its external ones (none for a model in memory);
     `converter.flags`, JSON of the options that are not as by default, arrays as hashes; and
     `converter.version`. The same source and flags give the same text."""
     found = {"converter.version": version(), "converter.flags": _flags(options)}
     if data is not None:
-        found["source.sha256"] = _hash(source, data)
+        found["source.sha256"] = _hash(source, kind, data)
     return found
 
 
-def _hash(source: Any, data: bytes) -> str:
+def _hash(source: Any, kind: str, data: bytes) -> str:
     digest = hashlib.sha256(data)
-    if isinstance(source, (str, Path)):
-        for name in _external(Path(source), data):
+    if kind == "onnx" and isinstance(source, (str, Path)) and b"location" in data:
+        for name in _external(Path(source)):
             digest.update(read_file(Path(source).parent / name))
     return digest.hexdigest()
 
 
-def _external(path: Path, data: bytes) -> list[str]:
+def _external(path: Path) -> list[str]:
     """The files beside an ONNX model that hold its weights, sorted."""
-    if b"location" not in data or path.suffix == ".ms":
-        return []
     import onnx
 
     proto = onnx.load(path, load_external_data=False)

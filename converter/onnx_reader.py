@@ -51,7 +51,7 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     nodes = _needed(graph, wanted)
     problems = Problems(RULES, DOMAINS)
     opset = max((o.version for o in proto.opset_import if o.domain in DOMAINS), default=1)
-    reader = Reader(opset, _read_into)
+    reader = Reader(opset=opset, read_into=_read_into)
     env = reader.names
     env |= {"": None} | {t.name: _initializer(onnx, t) for t in graph.initializer}
     inputs = [_input(onnx, v, shapes or {}) for v in graph.input if v.name not in env]

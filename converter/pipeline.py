@@ -16,12 +16,14 @@ from converter.budget import within_memory
 from converter.errors import ConvertError
 from converter.explain import Provenance, rows
 from converter.lineage import lineage
+from converter.litert import litert_reference
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.quantization import TOLERANCE, Found, Quantization, parsed
 from converter.quantization import quantized as quantized_graph
-from converter.report import Report, count_int8, count_nodes
+from converter.report import Agreement, Report, count_int8, count_nodes
+from converter.tflite_reader import read_tflite
 from converter.torch_reader import MAGIC, answers, is_program, load_program, to_onnx
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
@@ -31,7 +33,8 @@ from ir.graph import Array, Graph, Model
 from ir.passes import applied
 from lite_runtime.files import read_file
 
-KINDS = ("onnx", "ms", "pt2")
+KINDS = ("onnx", "tflite", "pt2", "ms")
+OWN = "the numpy interpreter"  # as a reference
 Arrays = Mapping[str, Array]
 Source = str | Path | bytes | Model | Any  # or a torch.export.ExportedProgram
 
@@ -86,10 +89,11 @@ class Options:
 def convert(
     source: Source, target: str | Path, *, passes: Sequence[Pass] = PASSES, **options: Any
 ) -> Report:
-    """Convert `source` (a path, the bytes of a model, or an ir.Model) to the file `target`.
+    """Convert `source` to the file `target`.
 
-    An `ir.Model` may also be a torch.export.ExportedProgram. Options are the fields of `Options`. The file is written only if it loads again and its `infer`
-    entry agrees with the source on `check` inputs. Raises ConvertError; then nothing is written.
+    `source`: a path, the bytes of a model, an ir.Model or a torch.export.ExportedProgram. Options
+    are the fields of `Options`. The file is written only if it loads again and its `infer` entry
+    agrees with the source on `check` inputs. Raises ConvertError; then nothing is written.
     """
     start = time.perf_counter()
     asked = Options(**options)
@@ -145,7 +149,7 @@ class _Conversion:
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
         self.quantization, self.train = asked.quantization, asked.train
-        self.lineage = lineage(source, _bytes(source), asked)
+        self.lineage = lineage(source, report.source_kind, _bytes(source), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance = asked.tolerance
 
@@ -259,7 +263,7 @@ class _Conversion:
         inputs, want = self.tried()
         got = check.run_file(data, self.entry, inputs)
         self.report.checked_inputs = len(inputs)
-        self.report.agreement = check.compare(self.entry.output_names, want, got)
+        self.report.agreement = self.compared(want, got)
         worst = self.report.worst
         if worst is not None and not self.report.agrees:
             kind = "root mean square" if self.quantization else "relative"
@@ -272,7 +276,7 @@ class _Conversion:
     def bisect(self) -> str | None:
         inputs, want = self.tried()
         for name, got in self.steps(inputs):
-            found = check.compare(self.entry.output_names, want, got)
+            found = self.compared(want, got)
             if name in ("quantize", "run") or not self.quantization:
                 limit, errors = self.asked.tolerance, map(self.report.error_of, found)
             else:  # before it is quantized a model is as exact as any float32 one
@@ -284,12 +288,12 @@ class _Conversion:
     def steps(self, inputs: Sequence[Arrays]) -> Iterator[tuple[str, list[list[Array]]]]:
         """Each step's name and answers."""
         graph = first = choose_weights(self.entry, self.train)
-        yield "read", [check.run_graph(first, x) for x in inputs]
+        yield "read", check.run_stream(first, inputs)
         for name, graph in optimise(first, self.passes):
-            yield name, [check.run_graph(graph, x) for x in inputs]
+            yield name, check.run_stream(graph, inputs)
         if self.quantization:
             graph = self.quantized(graph)
-            yield "quantize", [check.run_graph(graph, x) for x in inputs]
+            yield "quantize", check.run_stream(graph, inputs)
         data = model_file.write(self.with_entries({"infer": graph}))
         yield "run", check.run_file(data, self.entry, inputs)
 
@@ -309,12 +313,26 @@ class _Conversion:
     def wanted(self, inputs: Sequence[Arrays]) -> list[list[Array]]:
         """The source's own answers."""
         if self.program is not None and not self.asked.outputs:
+            self.report.reference = "PyTorch"
             run = answers(self.program, [v.name or "" for v in self.entry.inputs])
             return [run(x) for x in inputs]
+        reference: check.Reference | None = None
         if self.report.source_kind == "onnx":
-            reference = check.onnx_reference(self.source, self.entry, self.asked.shapes or {})
+            shapes = self.asked.shapes or {}
+            self.report.reference, reference = check.onnx_reference(self.source, self.entry, shapes)
+        elif self.report.source_kind == "tflite":
+            found = litert_reference(_bytes(self.source) or b"", self.asked.outputs)
+            self.report.reference, reference = found or ("", None)
+        if reference is not None:
             return [reference(x) for x in inputs]
-        return [check.run_graph(self.entry, x) for x in inputs]
+        self.report.reference = OWN
+        return check.run_stream(self.entry, inputs)
+
+    def compared(
+        self, want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
+    ) -> list[Agreement]:
+        steps = check.steps_of(self.entry)
+        return check.compare(self.entry.output_names, want, got, steps)
 
 
 def _polished(graph: Graph) -> Graph:
@@ -342,10 +360,11 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
     kind = kind_of(data) if asked.kind in (None, "pt2") else asked.kind
     if kind == "ms":
         if asked.shapes or asked.outputs:
-            raise ConvertError(f"{_name(source)}: shapes and outputs are for ONNX models")
+            raise ConvertError(f"{_name(source)}: shapes and outputs are for imported models")
         return model_file.read(data), kind, len(data)
-    if kind != "onnx":
-        raise ConvertError(f"{_name(source)}: {kind} models are not supported; want ONNX or .ms")
+    if kind == "tflite":
+        named = data if isinstance(source, bytes) else source
+        return read_tflite(named, asked.shapes, asked.outputs), kind, len(data)
     proto = parse(data if isinstance(source, bytes) else source)  # a path finds external data
     return read_onnx(proto, asked.shapes, asked.outputs), kind, max(len(data), proto.ByteSize())
 
@@ -378,9 +397,10 @@ def _write(target: Path, data: bytes) -> None:
 
 
 def _bytes(source: Source) -> bytes | None:
-    if isinstance(source, Model):
-        return None
-    return source if isinstance(source, bytes) else read_file(source)
+    """The bytes of a file; None of a model or a program in memory."""
+    if isinstance(source, (str, Path)):
+        return read_file(source)
+    return source if isinstance(source, bytes) else None
 
 
 def _name(source: Source) -> str:

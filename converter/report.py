@@ -21,7 +21,8 @@ class Agreement:
 
     `relative`: the largest difference over the largest value; `rms`: the root of the mean square of
     the difference over that of the value; `odd`: how many of the source's `count` numbers are NaN
-    or infinite, which count as right where they are the same.
+    or infinite, which count as right where they are the same. `step`: of an output that 8 bits
+    hold, what one step is worth; a difference of no more is no error.
     """
 
     output: str
@@ -30,6 +31,7 @@ class Agreement:
     rms: float
     odd: int = 0
     count: int = 0
+    step: float = 0.0
 
 
 @dataclass
@@ -58,6 +60,7 @@ class Report:
     memory: dict[str, str] = field(default_factory=dict)  # of entries, as the metadata promise it
     train_memory: str = ""  # what trains within the memory that was given
     checked_inputs: int = 0
+    reference: str = ""  # whose answers the source's are
     tolerance: float = 0.0
     agreement: list[Agreement] = field(default_factory=list)
     seconds: float = 0.0
@@ -99,11 +102,14 @@ class Report:
         return lines_text(lines)
 
     def _agreement_line(self, a: Agreement) -> str:
-        text = f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
+        text = f"agreement of {a.output} with {self.reference} on {self.checked_inputs} inputs: "
+        text += "largest difference "
         text += f"{a.max_difference:.3g}, relative {a.relative:.3g}"
         if self.quantize != "none":
             text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
         text += f" (tolerance {self.tolerance:g})"
+        if a.step and self.quantize == "none":
+            text += f"; one step of its 8 bits is {a.step:.3g}"
         if a.odd:
             text += f"; {a.odd} of the source's {a.count} numbers are NaN or infinite, here too"
         return text

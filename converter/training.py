@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import cast
 
 from cloud.nn.graph_module import GraphModule
 from cloud.train.graphs import training_model
@@ -81,7 +82,9 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
     patterns = spec.trainable if spec else ()
     norms = [n for n in graph.nodes if n.op.name == "batch_norm"]
     statistics = {v for n in norms for v in n.inputs[3:]}
-    can_train = [w for w in graph.weights if w.dtype is DType.f32 and w not in statistics]
+    can_train = [
+        w for w in graph.weights if w.dtype is DType.f32 and w not in statistics and not w.state
+    ]
     names = [w.name or "" for w in can_train]
     for pattern in patterns:
         if not any(fnmatchcase(n, pattern) for n in names):
@@ -98,10 +101,15 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
     live = _live_statistics(norms, chosen) if spec and spec.batch_norm == "live" else set()
 
     def copy(w: Weight) -> Weight:
-        return Weight(w.data, name=w.name or "", trainable=w in chosen, state=w in live)
+        state = w.state or w in live
+        return Weight(w.data, name=w.name or "", trainable=w in chosen, state=state)
 
-    outputs = substitute(graph.outputs, {w: copy(w) for w in graph.weights})
-    return Graph(graph.inputs, outputs, graph.output_names)
+    copies: dict[Value, Value] = {w: copy(w) for w in graph.weights}
+    roots = substitute(graph.roots, copies)
+    count = len(graph.outputs)
+    pairs = zip(graph.updates, roots[count:], strict=True)
+    updates = tuple((cast(Weight, copies[w]), new) for (w, _), new in pairs)
+    return Graph(graph.inputs, roots[:count], graph.output_names, updates)
 
 
 def _live_statistics(norms: Sequence[Node], chosen: Sequence[Weight]) -> set[Value | None]:

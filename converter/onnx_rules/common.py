@@ -37,20 +37,13 @@ class Names(dict[str, Item]):
 
 
 @dataclass
-class Reader:
-    """What rules see of the model: its opset, weights that were rearranged for all uses, and where
-    the reading is."""
+class Arranger:
+    """What rules of any format write to: weights that were rearranged for all uses, and the sizes
+    that nodes bind."""
 
-    opset: int
-    read_into: Callable[[Reader, Any, Names], None]  # the nodes of a graph inside
-    names: Names = field(default_factory=Names)  # of the graph that is read
     found: FoundSizes = field(default_factory=FoundSizes)
     arranged: dict[tuple[Weight, str], Weight] = field(default_factory=dict)
     _named: set[Node] = field(default_factory=set)
-
-    def inside(self) -> Reader:
-        """The reader of a graph inside, which may bind sizes of its own."""
-        return replace(self, found=self.found.inner())
 
     def arrange(self, item: Item, how: str, change: Callable[[Any], Any]) -> Item:
         """A weight in our layout, which `change` makes of an array or, for one that the model
@@ -79,6 +72,19 @@ class Reader:
                 made.append(node)
                 stack += [v.node for v in node.present_inputs]
         return self.found.tied(item, made) if isinstance(item, Value) else item
+
+
+@dataclass(kw_only=True)
+class Reader(Arranger):
+    """What rules see of an ONNX model: its opset, and where the reading is."""
+
+    opset: int
+    read_into: Callable[[Reader, Any, Names], None]  # the nodes of a graph inside
+    names: Names = field(default_factory=Names)  # of the graph that is read
+
+    def inside(self) -> Reader:
+        """The reader of a graph inside, which may bind sizes of its own."""
+        return replace(self, found=self.found.inner())
 
 
 # The reader whose rule is at work.

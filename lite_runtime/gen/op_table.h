@@ -143,6 +143,7 @@ enum Code : uint16_t {
   quantized_mul = 254,
   quantized_mean = 255,
   quantized_avg_pool2d = 256,
+  assign = 279,
   sgd_step = 280,
   momentum_step = 281,
   adam_step = 282,
@@ -701,6 +702,8 @@ struct quantized_avg_pool2d_attrs {
   int32_t low;
   int32_t high;
 };
+struct assign_attrs {
+};
 struct sgd_step_attrs {
   float weight_decay;
 };
@@ -933,6 +936,7 @@ struct formula_attrs {
   X(quantized_mul) \
   X(quantized_mean) \
   X(quantized_avg_pool2d) \
+  X(assign) \
   X(sgd_step) \
   X(momentum_step) \
   X(adam_step) \
@@ -1154,6 +1158,7 @@ struct formula_attrs {
   X(quantized_mul, i8) \
   X(quantized_mean, i8) \
   X(quantized_avg_pool2d, i8) \
+  X(assign, any) \
   X(sgd_step, f32) \
   X(momentum_step, f32) \
   X(adam_step, f32) \
@@ -1312,6 +1317,7 @@ struct formula_attrs {
   {"quantized_mul", 254, 2, 2, 1, 0, false, "iiiiiii", {0}}, \
   {"quantized_mean", 255, 1, 1, 1, 0, false, "Ibiiiiii", {0}}, \
   {"quantized_avg_pool2d", 256, 1, 1, 1, 0, false, "IIIii", {0}}, \
+  {"assign", 279, 2, 2, 1, 1, false, "", {0}}, \
   {"sgd_step", 280, 3, 3, 1, 1, false, "f", {0}}, \
   {"momentum_step", 281, 4, 4, 2, 2, false, "fbf", {0}}, \
   {"adam_step", 282, 6, 6, 3, 3, false, "ffffb", {0}}, \

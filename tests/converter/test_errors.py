@@ -60,7 +60,7 @@ def test_an_operator_of_another_domain_is_named_with_it(tmp_path: Path) -> None:
         (b"12345678", "8 bytes; too short for any model"),
         (b"this is a text, and no model at all\n" * 9, "not an ONNX model"),
         (bytes(100), "not an ONNX model"),
-        (b"\x1c\x00\x00\x00TFL3" + bytes(100), "tflite models are not supported; want ONNX or .ms"),
+        (b"\x1c\x00\x00\x00TFL3" + bytes(100), "not a TFLite model"),
         (b"\x1c\x00\x00\x00MSPN" + bytes(100), "108 bytes without"),
     ],
 )

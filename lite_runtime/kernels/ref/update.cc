@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 
 #include "kernels/kernels.h"
 #include "kernels/ref/adam.h"
@@ -105,6 +106,12 @@ CHECK(increment) { return check_same(call) && call.in[0].dtype == DType::i32; }
 KERNEL(increment, i32, ref) {
   const uint32_t by = static_cast<uint32_t>(call.attrs.by);
   return unary<uint32_t, uint32_t>(call, [by](uint32_t t) { return t + by; });
+}
+
+CHECK(assign) { return call.inputs == 2 && alike(call.in[1], call.in[0]) && alike(call.y(), call.in[0]); }
+KERNEL(assign, any, ref) {
+  if (call.y().size_bytes() > 0) std::memmove(call.y().data, call.in[1].data, call.y().size_bytes());
+  return Status::kOk;
 }
 
 CHECK(ema_step) {
