@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from converter.unsupported import Place
+
+@dataclass(frozen=True)
+class Place:
+    """A node that cannot be converted: its operator, its name, its number, why, and what helps."""
+
+    operator: str
+    name: str
+    index: int
+    reason: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.operator} {self.label}: {self.reason}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+    @property
+    def label(self) -> str:
+        return self.name or f"node {self.index}"
 
 
 class ConvertError(Exception):

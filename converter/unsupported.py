@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from converter.errors import ConvertError, UnsupportedError
+from converter.errors import ConvertError, Place, UnsupportedError
 
 NAMED = 8  # places of one kind that a line names; all are in `places`
 MOST = 1000  # places after which nobody looks for more
@@ -30,25 +29,6 @@ DOMAIN_HINTS = {
     "ai.onnx.ml": f"classical models are not for this runtime: {CUT}",
     "ai.onnx.preview.training": "convert the model for inference, with --train",
 }
-
-
-@dataclass(frozen=True)
-class Place:
-    """A node that cannot be converted: its operator, its name, its number, why, and what helps."""
-
-    operator: str
-    name: str
-    index: int
-    reason: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        text = f"{self.operator} {self.label}: {self.reason}"
-        return f"{text}; {self.hint}" if self.hint else text
-
-    @property
-    def label(self) -> str:
-        return self.name or f"node {self.index}"
 
 
 class Problems:
