@@ -13,12 +13,17 @@ from cloud import interpreter
 from converter.errors import ConvertError
 from converter.onnx_reader import Shapes, import_onnx, parse
 from converter.report import Agreement
+from ir.dtype import DType
 from ir.graph import Array, Graph, Model, Value, shape_text
 from ir.symbol import evaluate, symbols
 
 Arrays = Mapping[str, Array]
 Reference = Callable[[Arrays], list[Array]]
-FREE_BATCH, FREE_SIZE = 2, 64  # what free dimensions are for random inputs: first axes, others
+FREE_BATCH, FREE_SIZE, MORE = (
+    2,
+    64,
+    512,
+)  # what free dimensions are for random inputs: first axes, others
 MOST = 2**28  # elements of a value that is computed for a check
 TINY = 1e-6
 
@@ -29,9 +34,10 @@ def sample_inputs(
     data: Arrays | None = None,
     model: Model | None = None,
     below: int = 2,
+    free: int = FREE_SIZE,
 ) -> list[dict[str, Array]]:
-    """`count` inputs: examples of `data` (arrays by input name), else random numbers, int32 ones
-    below a bound.
+    """`count` inputs: examples of `data` (arrays by input name), else random numbers, integers
+    `below` a bound, free sizes but those of first axes being `free`.
 
     An array of `data` has examples along the input's own first axis, or, with an axis more than the
     input, whole inputs along that.
@@ -45,7 +51,7 @@ def sample_inputs(
             {v.name or "": _example(v, a, i, size) for v, a in arrays}
             for i in range(min(count, rows))
         ]
-    sizes = dict.fromkeys(graph.symbols, FREE_SIZE)
+    sizes = dict.fromkeys(graph.symbols, free)
     sizes |= {s: FREE_BATCH for v in graph.inputs for s in map(str, v.shape[:1]) if s in sizes}
     for name, (low, high) in (model.symbol_ranges if model else {}).items():
         sizes[name] = min(max(sizes.get(name, low), low), high)
@@ -121,21 +127,45 @@ def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> Reference:
     return reference
 
 
+def rounds(graph: Graph) -> bool:
+    """Whether floats become integers of 8 bits on the way, as in models that were quantized."""
+    return any(
+        n.op.name == "cast" and n.results[0].dtype in (DType.i8, DType.u8) and x.dtype.is_float
+        for n in graph.nodes
+        for x in n.present_inputs
+    )
+
+
 def compare(
-    names: Sequence[str], want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
+    names: Sequence[str],
+    want: Sequence[Sequence[Array]],
+    got: Sequence[Sequence[Array]],
+    reach: Sequence[float] = (),
 ) -> list[Agreement]:
     """For each output, how far it is off; a NaN or infinity on one side alone is infinitely far.
 
+    Errors are relative to the largest number of an output, or to its `reach`, if that is larger.
     Raises ConvertError for another shape, and where no number of an output can be compared, for the
     source gives nothing but NaN and infinities.
     """
     return [
-        _compare(name, [w[i] for w in want], [g[i] for g in got]) for i, name in enumerate(names)
+        _compare(name, r, [w[i] for w in want], [g[i] for g in got])
+        for i, (name, r) in enumerate(zip(names, reach or [TINY] * len(names), strict=True))
     ]
 
 
-def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreement:
-    worst = largest = noise = signal = 0.0
+def reach_of(v: Value) -> float:
+    """What the largest number of an output is taken to be at least: 1 for what a function gives
+    that reaches from 0 to 1."""
+    while v.node is not None and v.node.op.name in ("reshape", "transpose", "slice", "after"):
+        v = v.node.present_inputs[0]
+    is_share = v.node is not None and v.node.op.name in ("sigmoid", "hard_sigmoid", "softmax")
+    return 1.0 if is_share else TINY
+
+
+def _compare(name: str, reach: float, want: Sequence[Array], got: Sequence[Array]) -> Agreement:
+    worst = noise = signal = 0.0
+    largest = reach
     odd = count = 0
     for a, b in zip(want, got, strict=True):
         x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -158,7 +188,7 @@ def _compare(name: str, want: Sequence[Array], got: Sequence[Array]) -> Agreemen
             "which agrees with anything; want inputs that it can answer (check data)"
         )
     rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
-    return Agreement(name, worst, worst / max(largest, TINY), float(rms), odd, count)
+    return Agreement(name, worst, worst / largest, float(rms), odd, count)
 
 
 def _batch(graph: Graph) -> int:

@@ -78,7 +78,9 @@ def answers(program: Any, names: Sequence[str]) -> Callable[[Mapping[str, Array]
 def _user_inputs(program: Any) -> list[Any]:
     """Example values of the inputs, in order."""
     wanted = set(program.graph_signature.user_inputs)
-    return [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder" and n.name in wanted]
+    return [
+        n.meta["val"] for n in program.graph.nodes if n.op == "placeholder" and n.name in wanted
+    ]
 
 
 def _torch() -> Any:
