@@ -20,7 +20,7 @@ from ir.symbol import evaluate, symbols
 Arrays = Mapping[str, Array]
 Reference = Callable[[Arrays], list[Array]]
 FREE_BATCH = 2  # what free dimensions are for random inputs: first axes
-FREE_SIZES = (64, 1024, 16384)  # and others
+FREE_SIZES = (64, 512, 1024, 16384)  # and others: the first that does
 MOST = 2**28  # elements of a value that is computed for a check
 TINY = 1e-6
 STEP_ROUNDING = 1e-3  # of the difference of two float32 that are one step apart
@@ -33,9 +33,10 @@ def sample_inputs(
     data: Arrays | None = None,
     model: Model | None = None,
     below: int = 2,
+    free: int = FREE_SIZES[0],
 ) -> list[dict[str, Array]]:
-    """`count` inputs: examples of `data` (arrays by input name), else random numbers, int32 ones
-    below a bound.
+    """`count` inputs: examples of `data` (arrays by input name), else random numbers, integers
+    `below` a bound, free sizes but those of first axes at least `free`.
 
     An array of `data` has examples along the input's own first axis, or, with an axis more than the
     input, whole inputs along that.
@@ -49,7 +50,7 @@ def sample_inputs(
             {v.name or "": _example(v, a, i, size) for v, a in arrays}
             for i in range(min(count, rows))
         ]
-    sizes = _free_sizes(graph, model)
+    sizes = _free_sizes(graph, model, free)
     _check_sizes(graph, sizes)
     elements = sum(math.prod(evaluate(d, sizes) for d in v.shape) for v in graph.inputs)
     if count * elements > MOST:
@@ -151,29 +152,51 @@ def steps_of(graph: Graph) -> list[float]:
     return found
 
 
+def rounds(graph: Graph) -> bool:
+    """Whether floats become integers of 8 bits on the way, as in models that were quantized."""
+    return any(
+        n.op.name == "cast" and n.results[0].dtype in (DType.i8, DType.u8) and x.dtype.is_float
+        for n in graph.nodes
+        for x in n.present_inputs
+    )
+
+
 def compare(
     names: Sequence[str],
     want: Sequence[Sequence[Array]],
     got: Sequence[Sequence[Array]],
     steps: Sequence[float] = (),
+    reach: Sequence[float] = (),
 ) -> list[Agreement]:
     """For each output, how far it is off; a NaN or infinity on one side alone is infinitely far.
 
-    `steps`: of each output, how much a difference may be before it counts (`steps_of`).
-
+    `steps`: of each output, how much a difference may be before it counts (`steps_of`). Errors are
+    relative to the largest number of an output, or to its `reach` (`reach_of`), if that is larger.
     Raises ConvertError for another shape, and where no number of an output can be compared, for the
     source gives nothing but NaN and infinities.
     """
     return [
-        _compare(name, [w[i] for w in want], [g[i] for g in got], steps[i] if steps else 0.0)
-        for i, name in enumerate(names)
+        _compare(name, [w[i] for w in want], [g[i] for g in got], step, r)
+        for i, (name, step, r) in enumerate(
+            zip(names, steps or [0.0] * len(names), reach or [TINY] * len(names), strict=True)
+        )
     ]
 
 
+def reach_of(v: Value) -> float:
+    """What the largest number of an output is taken to be at least: 1 for what a function gives
+    that reaches from 0 to 1."""
+    while v.node is not None and v.node.op.name in ("reshape", "transpose", "slice", "after"):
+        v = v.node.present_inputs[0]
+    is_share = v.node is not None and v.node.op.name in ("sigmoid", "hard_sigmoid", "softmax")
+    return 1.0 if is_share else TINY
+
+
 def _compare(
-    name: str, want: Sequence[Array], got: Sequence[Array], step: float = 0.0
+    name: str, want: Sequence[Array], got: Sequence[Array], step: float, reach: float
 ) -> Agreement:
-    worst = largest = noise = signal = 0.0
+    worst = noise = signal = 0.0
+    largest = reach
     odd = count = 0
     for a, b in zip(want, got, strict=True):
         x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -196,7 +219,7 @@ def _compare(
             "which agrees with anything; want inputs that it can answer (check data)"
         )
     rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
-    relative = 0.0 if worst <= step * (1 + STEP_ROUNDING) else worst / max(largest, TINY)
+    relative = 0.0 if worst <= step * (1 + STEP_ROUNDING) else worst / largest
     return Agreement(name, worst, relative, float(rms), odd, count, step)
 
 
@@ -206,10 +229,11 @@ def _batch(graph: Graph) -> int:
     return max((d for d in first if isinstance(d, int)), default=1)
 
 
-def _free_sizes(graph: Graph, model: Model | None) -> dict[str, int]:
-    """For each free dimension the first of FREE_SIZES that leaves something of every value."""
+def _free_sizes(graph: Graph, model: Model | None, least: int) -> dict[str, int]:
+    """For each free dimension the first of FREE_SIZES, from `least` on, that leaves something of
+    every value."""
     sizes: dict[str, int] = {}
-    for free in FREE_SIZES:
+    for free in (n for n in FREE_SIZES if n >= least):
         sizes = dict.fromkeys(graph.symbols, free)
         sizes |= {s: FREE_BATCH for v in graph.inputs for s in map(str, v.shape[:1]) if s in sizes}
         for name, (low, high) in (model.symbol_ranges if model else {}).items():
@@ -217,7 +241,7 @@ def _free_sizes(graph: Graph, model: Model | None) -> dict[str, int]:
         made = (
             d for n in graph.nodes for v in n.results for d in v.shape if not isinstance(d, int)
         )
-        if all(evaluate(d, sizes) > 0 for d in made):
+        if all(evaluate(d, sizes) > 0 for d in made if symbols(d) <= sizes.keys()):
             break
     return sizes
 

@@ -33,5 +33,13 @@ class ConvertError(Exception):
     places: tuple[Place, ...] = ()
 
 
+class FixedSize(Exception):
+    """A free size of the inputs that can be but one number: the model is read again with it."""
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(f"{name} is {size}")
+        self.name, self.size = name, size
+
+
 class UnsupportedError(ConvertError):
     """Operators of the source model, or uses of them, that have no counterpart; lists them all."""

@@ -11,7 +11,7 @@ from converter.errors import ConvertError
 from ir.bound import spoken_of
 from ir.dtype import DType
 from ir.graph import Array, Constant, Node, Value
-from ir.op import MAX_RANK, OPS
+from ir.op import MAX_RANK, OPS, Op
 from ir.symbol import Dim, Expr, symbol, symbols
 
 MOST = 1024  # elements of a shape that is looked at
@@ -96,6 +96,38 @@ def traced(v: Value) -> Array | None:
     array = np.array(parts, object)
     known = all(isinstance(d, int) for d in parts)
     return (array.astype(np.int64) if known else array).reshape(tuple(map(int, v.shape)))  # type: ignore[arg-type]
+
+
+Operands = Sequence[Value | None]
+
+
+def alike(op: Op, values: Operands, attrs: dict[str, Any]) -> Operands | None:
+    """The inputs of an operator that wants equal sizes, with sizes that only a run can compare
+    taken to be the same: the run checks it. None: they differ for certain, or it is another one."""
+    joined = attrs["axis"] if op.name == "concat" else None
+    if op.family not in ("elementwise", "compare") and joined is None:
+        return None
+    given = [v.shape for v in values if v is not None]
+    rank = max(map(len, given))
+    columns = [[s[i - rank] for s in given if len(s) >= rank - i] for i in range(rank)]
+    wanted = [_common(sizes) for sizes in columns]
+    out: list[Value | None] = []
+    for v in values:
+        shape = () if v is None else v.shape
+        offset = rank - len(shape)
+        new = tuple(
+            d if i == joined or d == 1 else wanted[i] for i, d in enumerate(shape, start=offset)
+        )
+        if any(isinstance(a, int) and a != b for a, b in zip(shape, new, strict=True)):
+            return None
+        out.append(v if shape == new else OPS["same_shape"](v, shape=new))
+    return out if any(a is not b for a, b in zip(out, values, strict=True)) else None
+
+
+def _common(sizes: Sequence[Dim]) -> Dim:
+    """The size that others are taken to have: a number, or what is said in the fewest words."""
+    others = (d for d in sizes if d != 1)
+    return min(others, key=lambda d: (isinstance(d, Expr), len(str(d))), default=1)
 
 
 def sizes_as_data(array: Array) -> Value:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from converter.errors import ConvertError
+from converter.errors import ConvertError, FixedSize
 from converter.onnx_functions import all_nodes, graphs_of, written_out
 from converter.onnx_rules import RULES, Item, Names, Reader, as_value
-from converter.onnx_rules.common import READING, narrow, without_nan
+from converter.onnx_rules.common import READING, Items, narrow, without_nan
 from converter.unsupported import Problems
 from ir.dtype import DType
 from ir.errors import IrError
@@ -40,8 +40,19 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     `shapes` replaces input shapes (a name makes a free dimension); `outputs` cuts the graph there.
     Raises ConvertError, or UnsupportedError that lists every node that has no counterpart.
     """
-    onnx = import_onnx()
     proto = parse(source)
+    fixed: dict[str, int] = {}
+    while True:
+        try:
+            return _read(proto, shapes or {}, outputs, fixed)
+        except FixedSize as e:
+            if e.name in fixed:
+                raise ConvertError(f"size {e.name} is {fixed[e.name]} and {e.size}") from None
+            fixed[e.name] = e.size
+
+
+def _read(proto: Any, shapes: Shapes, outputs: Sequence[str], fixed: Mapping[str, int]) -> Model:
+    onnx = import_onnx()
     graph = proto.graph
     wanted = list(outputs) or [o.name for o in graph.output]
     made = [name for node in graph.node for name in node.output if name]
@@ -54,8 +65,8 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     reader = Reader(opset=opset, read_into=_read_into)
     env = reader.names
     env |= {"": None} | {t.name: _initializer(onnx, t) for t in graph.initializer}
-    inputs = [_input(onnx, v, shapes or {}) for v in graph.input if v.name not in env]
-    if unknown := (shapes or {}).keys() - {v.name for v in inputs}:
+    inputs = [_input(onnx, v, shapes, fixed) for v in graph.input if v.name not in env]
+    if unknown := shapes.keys() - {v.name for v in inputs}:
         raise ConvertError(f"no input {sorted(unknown)}; has {[v.name for v in inputs]}")
     env |= {v.name or "": _computed(v) for v in inputs}
     reader.found.names |= {s for v in inputs for d in v.shape for s in symbols(d)}
@@ -65,6 +76,7 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     types = {o.name: o.type.tensor_type.elem_type for o in graph.output}
     results = tuple(_declared(onnx, as_value(env.find(n)), types.get(n, 0)) for n in wanted)
     metadata = {"source": f"onnx opset {opset}", "producer": proto.producer_name}
+    metadata["fixed"] = ", ".join(f"{name} = {size}" for name, size in fixed.items())
     entry = Graph(tuple(inputs), results, tuple(wanted))
     return Model({"infer": entry}, {k: v for k, v in metadata.items() if v})
 
@@ -158,7 +170,7 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
     finally:
         READING.reset(token)
         reader.names = outer
-    results = out if isinstance(out, (tuple, list)) else (out,)
+    results = out if isinstance(out, (tuple, list)) and not isinstance(out, Items) else (out,)
     for name, item in zip(node.output, results, strict=False):
         if name:
             env[name] = reader.name_nodes(item, node.name or where)
@@ -178,7 +190,7 @@ def _initializer(onnx: Any, tensor: Any) -> Item:
     return array
 
 
-def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
+def _input(onnx: Any, info: Any, shapes: Shapes, fixed: Mapping[str, int]) -> Value:
     kind = info.type.tensor_type
     ours = _dtype(onnx, kind.elem_type)
     if ours is None:
@@ -191,7 +203,8 @@ def _input(onnx: Any, info: Any, shapes: Shapes) -> Value:
         dims = [_size(d, f"{info.name}_{i}") for i, d in enumerate(kind.shape.dim)]
     if any(isinstance(d, int) and d < 0 for d in dims):
         raise ConvertError(f"input {info.name!r} has shape {dims}; want sizes of at least 0")
-    sizes = [d if isinstance(d, int) else symbol(_identifier(d)) for d in dims]
+    names = [d if isinstance(d, int) else _identifier(d) for d in dims]
+    sizes = [d if isinstance(d, int) else fixed.get(d) or symbol(d) for d in names]
     return Value(sizes, ours, name=info.name)
 
 

@@ -151,7 +151,10 @@ class _Conversion:
         self.quantization, self.train = asked.quantization, asked.train
         self.lineage = lineage(source, report.source_kind, _bytes(source), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
-        report.tolerance = asked.tolerance
+        report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
+        report.rounds = check.rounds(self.entry)
+        if report.rounds and asked.tol is None:
+            report.tolerance = max(report.tolerance, TOLERANCE["int8"])
 
     def run(self) -> bytes:
         """The bytes of the file, which agrees with the source."""
@@ -266,7 +269,7 @@ class _Conversion:
         self.report.agreement = self.compared(want, got)
         worst = self.report.worst
         if worst is not None and not self.report.agrees:
-            kind = "root mean square" if self.quantization else "relative"
+            kind = "root mean square" if self.report.noisy else "relative"
             raise ConvertError(
                 f"{self.report.source}: output {worst.output} differs from the source by "
                 f"{self.report.error_of(worst):.3g} ({kind}), tolerance {self.report.tolerance:g}; "
@@ -278,7 +281,7 @@ class _Conversion:
         for name, got in self.steps(inputs):
             found = self.compared(want, got)
             if name in ("quantize", "run") or not self.quantization:
-                limit, errors = self.asked.tolerance, map(self.report.error_of, found)
+                limit, errors = self.report.tolerance, map(self.report.error_of, found)
             else:  # before it is quantized a model is as exact as any float32 one
                 limit, errors = TOLERANCE["none"], (a.relative for a in found)
             if not all(e <= limit for e in errors):
@@ -299,16 +302,21 @@ class _Conversion:
 
     def tried(self) -> tuple[list[dict[str, Array]], list[list[Array]]]:
         """Inputs, and the source's own answers. Random integers are below 100 or, where the source
-        does not run on such ones, for they choose among fewer, 0 and 1."""
+        does not run on such ones, for they choose among fewer, 0 and 1; free sizes are larger where
+        it does not run on short inputs."""
         data = self.asked.check_data or self.asked.calibration
-        for below in (100, 2):
-            inputs = check.sample_inputs(self.entry, self.asked.check, data, self.model, below)
+        ways = [(b, n) for n in check.FREE_SIZES[:2] for b in (100, 2)]
+        first: Exception | None = None
+        for below, free in ways[:1] if data else ways:
             try:
+                inputs = check.sample_inputs(
+                    self.entry, self.asked.check, data, self.model, below, free
+                )
                 return inputs, self.wanted(inputs)
-            except (ConvertError, IndexError):
-                if data or below == 2:
-                    raise
-        raise AssertionError("one of the two has ended")
+            except (ConvertError, IndexError) as e:
+                first = first or e
+        assert first is not None
+        raise first
 
     def wanted(self, inputs: Sequence[Arrays]) -> list[list[Array]]:
         """The source's own answers."""
@@ -331,8 +339,8 @@ class _Conversion:
     def compared(
         self, want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]]
     ) -> list[Agreement]:
-        steps = check.steps_of(self.entry)
-        return check.compare(self.entry.output_names, want, got, steps)
+        steps, reach = check.steps_of(self.entry), [*map(check.reach_of, self.entry.outputs)]
+        return check.compare(self.entry.output_names, want, got, steps, reach)
 
 
 def _polished(graph: Graph) -> Graph:

@@ -61,14 +61,21 @@ class Report:
     train_memory: str = ""  # what trains within the memory that was given
     checked_inputs: int = 0
     reference: str = ""  # whose answers the source's are
+    fixed: str = ""  # free sizes of the source that can be but one number, as "batch = 1"
     tolerance: float = 0.0
+    rounds: bool = False  # the source itself rounds to integers of 8 bits on the way
     agreement: list[Agreement] = field(default_factory=list)
     seconds: float = 0.0
 
     def error_of(self, found: Agreement) -> float:
         """What the tolerance limits: stored numbers are noise everywhere, float32 must be right
         everywhere."""
-        return found.relative if self.quantize == "none" else found.rms
+        return found.rms if self.noisy else found.relative
+
+    @property
+    def noisy(self) -> bool:
+        """Whether a rounding that falls the other way is no mistake."""
+        return self.rounds or self.quantize != "none"
 
     @property
     def worst(self) -> Agreement | None:
@@ -89,6 +96,7 @@ class Report:
             f"{self.target} ({self.target_bytes:,} B) in {self.seconds:.1f} s",
             f"nodes: {self.nodes_read} read, {count} written: {kinds}",
         ]
+        lines += [f"sizes that can be no other: {self.fixed}"] if self.fixed else []
         if self.quantize != "none":
             lines += self._quantized(count)
         if "train" in self.entries:
@@ -105,7 +113,7 @@ class Report:
         text = f"agreement of {a.output} with {self.reference} on {self.checked_inputs} inputs: "
         text += "largest difference "
         text += f"{a.max_difference:.3g}, relative {a.relative:.3g}"
-        if self.quantize != "none":
+        if self.noisy:
             text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
         text += f" (tolerance {self.tolerance:g})"
         if a.step and self.quantize == "none":

@@ -18,11 +18,6 @@ HINTS = {
     "StringConcat": f"models hold no text: {CUT}",
     "StringSplit": f"models hold no text: {CUT}",
     "ImageDecoder": f"decode images before: {CUT}",
-    "SequenceConstruct": "export with tensors instead of lists (torch.stack or torch.cat)",
-    "SequenceAt": "export with tensors instead of lists (torch.stack or torch.cat)",
-    "SplitToSequence": "export with Split (torch.split with fixed sizes)",
-    "ConcatFromSequence": "export with Concat (torch.cat of tensors)",
-    "Optional": "export without optional values",
 }
 DOMAIN_HINTS = {
     "com.microsoft": "export, or save, without ONNX Runtime's graph optimisations",

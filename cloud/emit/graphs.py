@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from cloud.emit.operators import definitions, expression
+from ir.bound import bound_below, bound_by
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Node, Value, shape_text
 from ir.walk import functions, walk
@@ -58,7 +59,7 @@ class _Names:
 
     def __init__(self, graph: Graph, taken: Collection[str]) -> None:
         self.names: dict[Value, str] = {}
-        self.taken = {"np", *taken, *graph.symbols}
+        self.taken = {"np", *taken, *graph.symbols, *bound_below([graph])}
         self.parameters: list[str] = []
         self.unnamed = 0
         self.functions = {f: self.new(f.name) for f in functions(graph)}
@@ -145,6 +146,10 @@ class _Writer:
                 case "call":
                     name = self.names.functions[node.attrs["body"]]
                     self.assign(node, f"{name}({self.names.all(node.present_inputs)})", depth)
+                case "bind_sizes":
+                    self.assign(node, self.names.all(node.present_inputs), depth)
+                    numbers = self.names.all(node.results)
+                    self.line(depth, f"{', '.join(bound_by(node))}, = map(int, {numbers})")
                 case _:
                     self.assign(node, self.value(node), depth)
 

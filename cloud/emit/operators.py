@@ -29,8 +29,8 @@ _OWN = {
         "    return (tape[1], tape[0]) if tape else (tape, np.zeros(shape, dtype))"
     )
 }
-CONTROL = ("cond", "while_loop", "call")
-_EXPRESSIONS = {"empty_tape": "None", "push": "(x, tape)"}
+CONTROL = ("cond", "while_loop", "call", "bind_sizes")
+_EXPRESSIONS = {"empty_tape": "None", "push": "(x, tape)", "after": "x"}
 
 
 def expression(node: Node, args: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ def _before_activation(node: Node, args: Sequence[str]) -> str:
         return f"{op.name}({', '.join(given)})"
     texts = dict(zip(op.inputs, args, strict=False))
     if op.variadic:
-        texts[op.inputs[-1]] = f"({', '.join(args[len(op.inputs) - 1 :])},)"
+        texts[op.inputs[-1]] = f"({''.join(f'{a}, ' for a in args[len(op.inputs) - 1 :])})"
     texts |= {k: attribute(a) for k, a in node.attrs.items()}
     parsed = {name: ast.parse(text, mode="eval").body for name, text in texts.items()}
     return ast.unparse(_Filled(parsed).visit(ast.parse(template, mode="eval")))

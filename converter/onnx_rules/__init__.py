@@ -21,13 +21,14 @@ from converter.onnx_rules import (
     reductions,
     resize,
     sampling,
+    sequences,
     shapes,
 )
 from converter.onnx_rules.common import RULES, Item, Names, Reader, as_value
 
 FAMILIES = (  # each declares its rules in RULES
     activations, attention, control, elementwise, found, indexing, layers, losses, normalization,
-    pooling, quantization, recurrent, reductions, resize, sampling, shapes,
+    pooling, quantization, recurrent, reductions, resize, sampling, sequences, shapes,
 )  # fmt: skip
 __all__ = ["RULES", "Item", "Names", "Reader", "as_value"]
 RULES |= elementwise.DIRECT | RULES

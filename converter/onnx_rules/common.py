@@ -11,19 +11,33 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.found_sizes import FoundSizes, sizes_as_data, traced
+from converter.found_sizes import FoundSizes, alike, sizes_as_data, traced
 from ir.dtype import DType
+from ir.errors import ShapeError
 from ir.graph import Array, Constant, Node, Value, Weight
 from ir.op import Op
 from ir.ops.compare import less, where
-from ir.ops.reduce import cumsum
-from ir.ops.shaping import Element, broadcast_to, cast
+from ir.ops.shaping import Element, cast, reshape
+from ir.ops.sizes import iota as numbers
 from ir.symbol import Dim, Expr
 
 Item = Value | Array | None
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
 MOST = 2**28  # elements of an array that is computed while reading
+
+
+class Items(tuple[Any, ...]):
+    """A sequence: its elements. Of one that a loop makes longer, `base` tells which it was before;
+    of one that a loop has made, `rows` holds the elements."""
+
+    base: Any
+    rows: Value | None
+
+    def __new__(cls, items: Any = (), base: Any = None, rows: Value | None = None) -> Items:
+        made = super().__new__(cls, items)
+        made.base, made.rows = base, rows
+        return made
 
 
 class Names(dict[str, Item]):
@@ -57,11 +71,14 @@ class Arranger:
             return np.ascontiguousarray(change(item))
         return change(as_value(item))
 
-    def name_nodes(self, item: Item, source: str) -> Item:
+    def name_nodes(self, item: Any, source: str) -> Any:
         """Say of all that was made for `item`, and was not there before, where it comes from.
 
         The item, tied to the nodes that bind sizes which it speaks of.
         """
+        if isinstance(item, Items):
+            each = (self.name_nodes(i, source) for i in item)
+            return Items(each, item.base, self.name_nodes(item.rows, source))
         made: list[Node] = []
         stack = [item.node] if isinstance(item, Value) else []
         while stack:
@@ -107,6 +124,8 @@ def as_value(item: Item) -> Value:
         return item
     if item is None:
         raise ConvertError("an input that is left out is used")
+    if isinstance(item, Items):
+        raise ConvertError("a sequence is used as a tensor; want ConcatFromSequence")
     array = np.asarray(item)
     if array.dtype == object:
         return sizes_as_data(array)
@@ -147,17 +166,35 @@ def compute(op: Op | Callable[..., Any], *items: Item, **attrs: Any) -> Any:
     Small integers and truth values that the operator has no kernel for are computed as int32, and
     what they give wraps around to their own type again.
     """
+    items = tuple(settled(i) if isinstance(i, np.ndarray) else i for i in items)
     if not any(isinstance(i, Value) for i in items):
-        y = op(*items, **attrs)
-        return tuple(map(np.asarray, y)) if isinstance(y, tuple) else np.asarray(y)
+        try:
+            y = op(*items, **attrs)
+            return tuple(map(np.asarray, y)) if isinstance(y, tuple) else np.asarray(y)
+        except TypeError:  # free sizes, of which there are sums and products alone
+            if all(not isinstance(i, np.ndarray) or i.dtype != object for i in items):
+                raise
     values = [None if i is None else as_value(i) for i in items]
     narrow_type = next(v.dtype for v in values if v is not None)
     wide = _wider(op, narrow_type) if isinstance(op, Op) else None
     if wide is None:
-        return op(*values, **attrs)
+        try:
+            return op(*values, **attrs)
+        except ShapeError:
+            same = alike(op, values, attrs)
+            if same is None:
+                raise
+            return op(*same, **attrs)
     y = op(*(cast(v, to=wide) if v and v.dtype is narrow_type else v for v in values), **attrs)
     back = [cast(v, to=narrow_type) if v.dtype is wide else v for v in _tuple(y)]
     return tuple(back) if isinstance(y, tuple) else back[0]
+
+
+def settled(array: Array) -> Array:
+    """Sizes that all are numbers as integers; others stay objects."""
+    if array.dtype != object or not all(isinstance(d, int) for d in array.ravel()):
+        return array
+    return array.astype(np.int64)
 
 
 def _tuple(y: Any) -> tuple[Value, ...]:
@@ -192,10 +229,10 @@ def floats(x: Item) -> Value:
 def indices(x: Item, size: Dim | None = None) -> Any:
     """x as int32; with a size, negative ones counted from the front."""
     if isinstance(x, np.ndarray):
-        if size is not None and (x < 0).any():
-            (n,) = static((size,), "an axis with negative indices")
-            x = np.where(x < 0, x + n, x)
-        return x.astype(np.int32)
+        if size is not None and x.dtype != object and (x < 0).any():
+            x = np.where(x < 0, x + size, x)
+        x = settled(x)
+        return as_type(as_value(x) if x.dtype == object else x, DType.i32)
     v = as_type(x, DType.i32)
     if size is None:
         return v
@@ -204,7 +241,9 @@ def indices(x: Item, size: Dim | None = None) -> Any:
 
 def length(size: Dim) -> Any:
     """A size as a number that is added to indices."""
-    return static((size,), "an axis with indices that the model computes")[0]
+    if isinstance(size, int):
+        return size
+    return reshape(as_type(as_value(np.array([size], object)), DType.i32), shape=())
 
 
 def iota(size: Dim, dtype: DType = DType.i32) -> Item:
@@ -212,8 +251,7 @@ def iota(size: Dim, dtype: DType = DType.i32) -> Item:
     if isinstance(size, int):
         check_count(size)
         return np.arange(size, dtype=dtype.numpy)
-    ones = broadcast_to(Constant(np.ones(1, np.int32)), shape=(size,))
-    return as_type(cumsum(ones, axis=0, exclusive=True), dtype)
+    return as_type(numbers.node([], {"size": size}).results[0], dtype)
 
 
 def known(item: Item, what: str) -> np.ndarray:

@@ -14,7 +14,16 @@ import numpy as np
 
 from converter.errors import ConvertError
 from converter.found_sizes import as_i32
-from converter.onnx_rules.common import Item, Reader, as_type, as_value, axis_of, product, rule
+from converter.onnx_rules.common import (
+    Item,
+    Items,
+    Reader,
+    as_type,
+    as_value,
+    axis_of,
+    product,
+    rule,
+)
 from converter.onnx_rules.found import first_rows
 from converter.onnx_rules.scopes import Scope, Traced, inline, trace
 from ir.dtype import DType
@@ -100,16 +109,26 @@ def _single(item: Item, dtype: DType) -> Value:
 def loop(
     reader: Reader, attrs: dict[str, Any], turns: Item, condition: Item, *initial: Item
 ) -> list[Item]:
-    body, start = attrs["body"], [as_value(v) for v in initial]
+    lists = [i for i, v in enumerate(initial) if isinstance(v, Items)]
+    if any(len(initial[i]) for i in lists):  # type: ignore[arg-type]
+        raise ConvertError("a sequence with elements goes into a loop; want an empty one")
+    start = [as_value(v) for v in initial if not isinstance(v, Items)]
     kinds = [Kind(v.shape, v.dtype) for v in start]
-    traced, kinds = _settled(reader, body, kinds)
-    return _Loop(reader, traced, kinds, start, turns, condition).results()
+    traced, kinds = _settled(reader, attrs["body"], lists, kinds)
+    results: list[Any] = _Loop(reader, traced, kinds, start, turns, condition).results()
+    rows = results[len(start) : len(start) + len(lists)]
+    del results[len(start) : len(start) + len(lists)]
+    for i, v in zip(lists, rows, strict=True):
+        results.insert(i, Items(rows=v))
+    return results
 
 
-def _settled(reader: Reader, body: Any, kinds: list[Kind]) -> tuple[_Body, list[Kind]]:
+def _settled(
+    reader: Reader, body: Any, lists: Sequence[int], kinds: list[Kind]
+) -> tuple[_Body, list[Kind]]:
     """The body on state whose sizes are those of every turn: axes that a turn changes are open."""
     while True:
-        traced = _Body.of(reader, body, kinds)
+        traced = _Body.of(reader, body, lists, kinds)
         after = [
             Kind(k.shape, k.dtype, tuple(sorted({*k.open_axes, *_joined(v, new).open_axes})))
             for k, v, new in zip(kinds, traced.state, traced.new_state, strict=True)
@@ -122,16 +141,18 @@ def _settled(reader: Reader, body: Any, kinds: list[Kind]) -> tuple[_Body, list[
 
 @dataclass
 class _Body:
-    """A loop's body as it was traced."""
+    """A loop's body as it was traced. Sequences among its state, at `lists`, get an element in each
+    turn, which is collected."""
 
     traced: Traced
     index: Value
     goes_on: Value
     places: list[Value]  # inputs for the state, packed
     state: list[Value]  # the state, unpacked
+    lists: Sequence[int]
 
     @staticmethod
-    def of(reader: Reader, body: Any, kinds: Sequence[Kind]) -> _Body:
+    def of(reader: Reader, body: Any, lists: Sequence[int], kinds: Sequence[Kind]) -> _Body:
         index, goes_on = Value((), DType.i32), Value((), DType.bool)
         places = [k.places() for k in kinds]
         state: list[Value] = []
@@ -140,18 +161,33 @@ class _Body:
             state[:] = [
                 k.unpacked(scope.reader, list(p)) for k, p in zip(kinds, places, strict=True)
             ]
-            return [index, goes_on, *state]
+            items: list[Any] = list(state)
+            for i in lists:
+                items.insert(i, Items(base=places))
+            return [as_type(index, DType.i64), goes_on, *items]
 
         traced = trace(reader, body, given)
-        return _Body(traced, index, goes_on, [v for p in places for v in p], state)
+        return _Body(traced, index, goes_on, [v for p in places for v in p], state, lists)
+
+    @property
+    def _ends(self) -> int:
+        return 1 + len(self.state) + len(self.lists)
 
     @property
     def new_state(self) -> list[Value]:
-        return self.traced.values()[1 : 1 + len(self.state)]
+        items = enumerate(self.traced.items[1 : self._ends])
+        return [as_value(v) for i, v in items if i not in self.lists]
 
     @property
     def collected(self) -> list[Value]:
-        return self.traced.values()[1 + len(self.state) :]
+        added = [self._added(self.traced.items[1 + i]) for i in self.lists]
+        return [*added, *map(as_value, self.traced.items[self._ends :])]
+
+    @staticmethod
+    def _added(item: Any) -> Value:
+        if not isinstance(item, Items) or item.base is None or len(item) != 1:
+            raise ConvertError("a loop changes a sequence; want one that gets an element a turn")
+        return as_value(item[0])
 
     @property
     def never_stops(self) -> bool:
@@ -192,6 +228,8 @@ class _Loop:
         if turns is None:
             return None
         if isinstance(turns, Value) and not isinstance(turns, Constant):
+            return _single(turns, DType.i32)
+        if isinstance(turns, np.ndarray) and turns.dtype == object:
             return _single(turns, DType.i32)
         n = int(np.asarray(turns.data if isinstance(turns, Constant) else turns).reshape(()))
         return None if n >= FOREVER else Constant(np.int32(max(n, 0)))

@@ -19,6 +19,7 @@ from converter.onnx_rules.common import (
     narrow,
     number,
     rule,
+    settled,
 )
 from ir.dtype import DType
 from ir.op import OPS, Op
@@ -94,7 +95,12 @@ def cast_(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
 
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(attrs["to"]))
     if isinstance(x, np.ndarray):
-        return x if x.dtype == object else x.astype(dtype)
+        x = settled(x)
+        if x.dtype != object:
+            return x.astype(dtype)
+        if dtype.kind in "iu":
+            return x
+        x = as_value(x)
     if dtype.name in ("float16", "float64"):  # computed as float32, but rounded where that is less
         half = compute(cast, x, to=DType.f16) if dtype.itemsize == 2 else x
         return compute(cast, half, to=DType.f32)

@@ -13,6 +13,7 @@ from converter.onnx_rules.common import (
     as_type,
     as_value,
     axis_of,
+    iota,
     known,
     rule,
 )
@@ -80,7 +81,7 @@ def range_found(reader: Reader, start: Value, limit: Value, delta: Value) -> Val
     else:
         narrow = bounds if start.dtype.is_float else map(as_i32, bounds)
         (n,) = reader.found.sizes(OPS["range_size"](*narrow))
-    steps = as_type(OPS["iota"].node([], {"size": n}).results[0], start.dtype)
+    steps = iota(n, start.dtype)
     return OPS["add"](OPS["mul"](steps, bounds[2]), bounds[0])  # type: ignore[no-any-return]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from converter.errors import ConvertError
+from converter.errors import ConvertError, FixedSize
 from converter.onnx_rules.common import (
     RULES,
     Item,
@@ -43,6 +43,7 @@ from ir.ops.linalg import linear, matmul
 from ir.ops.recurrent import gru, lstm
 from ir.ops.scatter import gather_elements, scatter_nd
 from ir.ops.shaping import broadcast_to, concat, reshape, slice_axis, split, transpose
+from ir.symbol import Expr
 
 MOST_WRITTEN_OUT = 16  # steps
 Function = Callable[[Value], Value]
@@ -108,7 +109,7 @@ def _direction(
     own = names[i * len(defaults) : (i + 1) * len(defaults)] or list(defaults)
     axis = 1 if attrs.get("layout", 0) else 0
     zeros = broadcast_to(Constant(np.zeros((), np.float32)), shape=(x.shape[0], h))
-    before = tuple(zeros if s is None else _own(s, i, axis) for s in first[:states])
+    before = tuple(zeros if s is None else _alike(_own(s, i, axis), zeros) for s in first[:states])
     plain = [n.lower() for n in own] == [n.lower() for n in defaults] and not attrs.get("clip")
     return Direction(
         attrs,
@@ -119,6 +120,14 @@ def _direction(
         None if peephole is None else _own(peephole, i),
         before,
     )
+
+
+def _alike(first: Value, zeros: Value) -> Value:
+    """A first state, which says how many sequences there are where that is free."""
+    have, free = first.shape[0], str(zeros.shape[0])
+    if isinstance(have, int) and isinstance(zeros.shape[0], Expr) and free.isidentifier():
+        raise FixedSize(free, have)
+    return first
 
 
 def _own(item: Item, i: int, axis: int = 0) -> Value:

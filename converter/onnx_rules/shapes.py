@@ -91,7 +91,7 @@ def reshape(reader: Reader, attrs: dict[str, Any], x: Item, dims: Item = None) -
     if -1 in given:
         rest = product(d for d in given if isinstance(d, Expr) or d != -1)
         given[given.index(-1)] = product(old) // rest
-    return _reshaped(x, given)
+    return reshaped(x, given)
 
 
 @rule("Flatten")
@@ -112,7 +112,7 @@ def transpose(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
 def squeeze(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> Item:
     old = shape_of(x)
     chosen = axes_of(attrs, axes, len(old)) or tuple(i for i, d in enumerate(old) if d == 1)
-    return _reshaped(x, [d for i, d in enumerate(old) if i not in chosen])
+    return reshaped(x, [d for i, d in enumerate(old) if i not in chosen])
 
 
 @rule("Unsqueeze")
@@ -121,10 +121,11 @@ def unsqueeze(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> I
     raw = attrs["axes"] if axes is None else integers(axes, "axes")
     for axis in sorted(axis_of(int(a), len(dims) + len(raw)) for a in raw):
         dims.insert(axis, 1)
-    return _reshaped(x, dims)
+    return reshaped(x, dims)
 
 
-def _reshaped(x: Item, dims: list[Dim]) -> Item:
+def reshaped(x: Item, dims: list[Dim]) -> Item:
+    """x in another shape, known or computed."""
     if isinstance(x, Value):
         return OPS["reshape"](x, shape=tuple(dims))
     return known(x, "x").reshape(dims)
@@ -163,7 +164,7 @@ def slice_(reader: Reader, attrs: dict[str, Any], x: Item, *parts: Item) -> Item
 
 def _bounds(start: Any, end: Any, step: int, size: Dim) -> tuple[Dim, Dim]:
     """Begin and end, counted from the front and inside the axis, unless its size is free."""
-    if not isinstance(size, int):
+    if any(isinstance(d, Expr) for d in (start, end, size)):
         begin = start if isinstance(start, Expr) or start >= 0 else size + start
         far = not isinstance(end, Expr) and end >= FAR
         return begin, size if far else end if isinstance(end, Expr) or end >= 0 else size + end
@@ -173,7 +174,7 @@ def _bounds(start: Any, end: Any, step: int, size: Dim) -> tuple[Dim, Dim]:
 
 
 @rule("Split")
-def split(reader: Reader, attrs: dict[str, Any], x: Item, sizes: Item = None) -> list[Item]:
+def split(_: Reader, attrs: dict[str, Any], x: Item, sizes: Item = None) -> list[Item]:
     dims = shape_of(x)
     axis = axis_of(attrs.get("axis", 0), len(dims))
     parts = attrs.get("split") if sizes is None else integers(sizes, "split")
@@ -184,10 +185,21 @@ def split(reader: Reader, attrs: dict[str, Any], x: Item, sizes: Item = None) ->
         parts = [min(most, total - i * most) for i in range(count)]
     out, at = [], 0
     for n in parts:
-        bounds = (np.array([v]) for v in (at, at + n, axis))
-        out.append(slice_(reader, {}, x, *bounds))
+        out.append(part_of(x, axis, at, at + n))
         at += n
     return out
+
+
+def part_of(x: Item, axis: int, begin: Dim, end: Dim) -> Item:
+    """What lies from `begin` to `end` along an axis of x."""
+    dims = shape_of(x)
+    if isinstance(x, np.ndarray):
+        return x[(slice(None),) * axis + (slice(begin, end),)]
+    first, last = [0] * len(dims), list(dims)
+    first[axis], last[axis] = begin, end  # type: ignore[call-overload]
+    return compute(  # type: ignore[no-any-return]
+        OPS["slice"], x, begin=tuple(first), end=tuple(last), step=(1,) * len(dims)
+    )
 
 
 @rule("Tile")

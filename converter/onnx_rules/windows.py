@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.errors import ConvertError
-from converter.onnx_rules.common import Item, as_value, product, static
+from converter.onnx_rules.common import Item, as_value, product
 from ir.graph import Value
 from ir.ops.shaping import reshape, transpose
-from ir.symbol import Dim
+from ir.symbol import Dim, maximum
 
 Ints = tuple[int, ...]
 
@@ -56,8 +56,7 @@ def window(attrs: dict[str, Any], spatial: Sequence[Dim], size: Ints) -> Window:
     dilations = tuple(attrs.get("dilations", (1,) * n))
     auto = attrs.get("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        sizes = static(tuple(spatial), f"auto_pad {auto}")
-        ends = [same_pads(*z, auto) for z in zip(sizes, size, strides, dilations, strict=True)]
+        ends = [same_pads(*z, auto) for z in zip(spatial, size, strides, dilations, strict=True)]
         before, after = (tuple(e[i] for e in ends) for i in (0, 1))
     else:
         given = tuple(attrs.get("pads", (0,) * 2 * n)) if auto == "NOTSET" else (0,) * 2 * n
@@ -65,8 +64,9 @@ def window(attrs: dict[str, Any], spatial: Sequence[Dim], size: Ints) -> Window:
     return Window(tuple(size), strides, before, after, dilations)
 
 
-def same_pads(size: int, k: int, stride: int, dilation: int, auto: str) -> tuple[int, int]:
-    total = max((-(-size // stride) - 1) * stride + (k - 1) * dilation + 1 - size, 0)
+def same_pads(size: Dim, k: int, stride: int, dilation: int, auto: str) -> tuple[Dim, Dim]:
+    steps = (size + stride - 1) // stride
+    total = maximum((steps - 1) * stride + (k - 1) * dilation + 1 - size, 0)
     small, large = total // 2, total - total // 2
     return (small, large) if auto == "SAME_UPPER" else (large, small)
 

@@ -312,6 +312,29 @@ def fit_shape(x, *, shape=()):
     return x.reshape(shape)
 
 
+def _same_shape(x, *, shape):
+    if len(x) != len(shape) or any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(x, shape, strict=True)
+    ):
+        raise ShapeError(f"same_shape: {shape_text(x)} is not {shape_text(shape)}")
+    return tuple(shape)
+
+
+@op(
+    code=321,
+    shape=_same_shape,
+    samples=[case((3, 4), shape=(3, 4)), case(ints(0, 3), shape=(0, 3))],
+    kernels=("any",),
+    view=True,
+    grad=lambda g, y, x, *, shape: (same_shape(g, shape=x.shape),),
+)
+def same_shape(x, *, shape=()):
+    """y = x, whose sizes are `shape`, which only the run can tell"""
+    if x.shape != shape:
+        raise ShapeError(f"same_shape: {shape_text(x.shape)}, want {shape_text(shape)}")
+    return x.copy()
+
+
 def _stretch_shape(x, *, shape):
     if len(x) > len(shape):
         raise ShapeError(f"stretch_to: {shape_text(x)} to {shape_text(shape)}; want as many axes")

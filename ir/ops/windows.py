@@ -30,7 +30,7 @@ def check_attrs(name: str, *, strides: Ints, pads: Ints, dilations: Ints = (1, 1
     for attr, values in (("strides", strides), ("dilations", dilations)):
         if len(values) != 2 or min(values) < 1:
             raise AttrError(f"{name}: {attr} is {list(values)}, want two numbers of at least 1")
-    if len(pads) != 4 or min(pads) < 0:
+    if len(pads) != 4 or min((p for p in pads if isinstance(p, int)), default=0) < 0:
         raise AttrError(f"{name}: pads is {list(pads)}, want top, left, bottom, right")
 
 

@@ -19,7 +19,7 @@ from ir.passes.rewrite import fixed_like, rewrite
 
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 INDEX_REDUCTIONS = ("argmax", "argmin")
-ALONG_AXES = ("concat", "pad", "slice", "softmax", "log_softmax", "cumsum")
+ALONG_AXES = ("concat", "pad", "slice", "softmax", "log_softmax", "cumsum", "same_shape")
 Perm = tuple[int, ...]
 Inputs = Sequence[Value | None]
 

@@ -162,6 +162,7 @@ enum Code : uint16_t {
   sum_to = 318,
   unique_rows = 319,
   non_max_suppression = 320,
+  same_shape = 321,
   with_gradient = 329,
   linear_recurrence = 330,
   lstm = 331,
@@ -770,6 +771,9 @@ struct non_max_suppression_attrs {
   int32_t center;
   int32_t limit;
 };
+struct same_shape_attrs {
+  Ints shape;
+};
 struct with_gradient_attrs {
   int32_t results;
   int32_t backward;
@@ -955,6 +959,7 @@ struct formula_attrs {
   X(sum_to) \
   X(unique_rows) \
   X(non_max_suppression) \
+  X(same_shape) \
   X(with_gradient) \
   X(linear_recurrence) \
   X(lstm) \
@@ -1172,6 +1177,7 @@ struct formula_attrs {
   X(unique_rows, f32) \
   X(unique_rows, i32) \
   X(non_max_suppression, f32) \
+  X(same_shape, any) \
   X(linear_recurrence, f32) \
   X(lstm, f32) \
   X(lstm_dx, f32) \
@@ -1336,6 +1342,7 @@ struct formula_attrs {
   {"sum_to", 318, 1, 1, 1, 0, false, "I", {0}}, \
   {"unique_rows", 319, 1, 1, 4, 0, false, "b", {0}}, \
   {"non_max_suppression", 320, 5, 5, 3, 0, false, "bi", {0}}, \
+  {"same_shape", 321, 1, 1, 1, 0, true, "I", {0}}, \
   {"with_gradient", 329, 0, -1, -1, 0, false, "ig", {0}}, \
   {"linear_recurrence", 330, 4, 4, 1, 0, false, "b", {0}}, \
   {"lstm", 331, 4, 4, 3, 0, false, "b", {0}}, \

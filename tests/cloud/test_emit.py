@@ -20,6 +20,7 @@ from ir.op import Case, Op
 from ir.symbol import symbol
 from tests.control_graphs import called, even_and_odd_steps, power, repeated, square_root, tree
 from tests.helpers import sample_arrays64, sample_graph
+from tests.lite_runtime.found_models import collecting_loop, rows_graph
 from tests.random_control import random_control_graph
 
 FLOAT_SAMPLES = [
@@ -145,3 +146,12 @@ def test_a_condition_that_reads_a_value_twice_is_computed_before_it_breaks() -> 
     source = python_source(graph, "f")
     assert "while True:" in source
     assert compiled(source)(np.float64(0.1)) == run(graph, np.float64(0.1))[0]
+
+
+@pytest.mark.parametrize("graph", [rows_graph(), collecting_loop(3)], ids=["entry", "loop"])
+def test_sizes_that_a_run_finds_are_numbers_of_the_text(graph: Graph) -> None:
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    found = compiled(python_source(graph, "f"))(x)
+    found = found if isinstance(found, tuple) else (found,)
+    for y, want in zip(found, run(graph, x), strict=True):
+        np.testing.assert_array_equal(y, want)

@@ -166,7 +166,7 @@ def test_non_max_suppression(tmp_path: Path, center: int) -> None:
 
 
 def test_sizes_that_a_source_does_not_name_are_free_each_by_itself(tmp_path: Path) -> None:
-    model = made([("Relu", ["x"], ["y"], {})], {"x": ("f", ["?", "?", -1, 0])}, ["y"])
+    model = made([("Relu", ["x"], ["y"], {})], {"x": ("f", ["?", "?", -1, -1])}, ["y"])
     convert(model.SerializeToString(), tmp_path / "m.ms")
     assert lite.load(tmp_path / "m.ms").inputs()[0].shape == ("x_0", "x_1", "x_2", "x_3")
 

@@ -174,7 +174,9 @@ class Block(nn.Module):
         super().__init__()
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = Attention(width, heads)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = x + self.attention(self.before(x), mask)
@@ -270,7 +272,7 @@ class Whisper(nn.Module):
 
 
 class WhisperDecoder(nn.Module):
-    """Its decoder: the embedding is also the last layer, and earlier tokens do not see later ones."""
+    """Its decoder: the embedding is the last layer too, and tokens do not see later ones."""
 
     def __init__(self, width: int = 24) -> None:
         super().__init__()

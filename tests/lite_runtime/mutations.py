@@ -24,6 +24,7 @@ from ir import model_file
 from ir.graph import Model
 from tests.lite_runtime.forge import TRAILER, with_hashes
 from tests.lite_runtime.forgeries import FORGERIES, NEVER
+from tests.lite_runtime.found_models import collecting_loop, rows_graph
 from tests.lite_runtime.models import (
     control_models,
     every_dtype,
@@ -46,6 +47,7 @@ def originals() -> list[bytes]:
     models = [linear_model(), small_cnn(), Model({"infer": every_dtype()})]
     models += [Model({"infer": indices()}), Model({"infer": random_symbolic_graph(3)})]
     models += control_models()
+    models += [Model({"infer": rows_graph()}), Model({"infer": collecting_loop(3)})]
     return [model_file.write(m) for m in (*models, *map(random_model, range(8)))]
 
 

@@ -188,6 +188,11 @@ CHECK(fit_shape) {
 }
 KERNEL(fit_shape, any, ref) { return copy_first(call); }
 
+CHECK(same_shape) {
+  return call.inputs == 1 && same_tensor(call.in[0], call.y()) && call.y().shape == call.attrs.shape;
+}
+KERNEL(same_shape, any, ref) { return copy_first(call); }
+
 namespace {
 
 // The walk over all of `wide` beside the elements of `x` that the numpy rule pairs with them.
