@@ -18,7 +18,7 @@ from converter.explain import Provenance, rows
 from converter.lineage import lineage
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
-from converter.passes import LAST_PASSES, PASSES, Pass
+from converter.passes import ALLOWED, LAST_PASSES, PASSES, Pass, with_allowed
 from converter.quantization import TOLERANCE, Found, Quantization, parsed
 from converter.quantization import quantized as quantized_graph
 from converter.report import Report, count_int8, count_nodes
@@ -57,6 +57,7 @@ class Options:
     sign: bytes | None = None
     metadata: Mapping[str, str] | None = None
     explain: bool = False
+    allow: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         asked = self.quantization
@@ -64,6 +65,8 @@ class Options:
             raise ConvertError(f"kind is {self.kind!r}, want one of {', '.join(KINDS)}")
         if asked.kind == "int8" and not self.calibration:
             raise ConvertError("quantize int8 needs calibration data: arrays by input name")
+        if unknown := [name for name in self.allow if name not in ALLOWED]:
+            raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
         if self.check < 1:
             raise ConvertError(f"check is {self.check}, want at least 1 input")
 
@@ -136,7 +139,8 @@ class _Conversion:
         self.program = program_of(source, asked)
         if self.program is not None:
             source = to_onnx(self.program)
-        self.source, self.asked, self.report, self.passes = source, asked, report, passes
+        self.source, self.asked, self.report = source, asked, report
+        self.passes = with_allowed(passes, asked.allow)
         self.model, report.source_kind, report.source_bytes = read(source, asked)
         if self.program is not None:
             report.source_kind = "pt2"

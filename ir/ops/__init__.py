@@ -7,6 +7,7 @@ recurrent 330-339, fused and formula 340-349.
 """
 
 from ir.ops import (  # noqa: F401
+    attention,
     compare,
     compressed,
     control,
