@@ -136,6 +136,7 @@ class _Conversion:
     def __init__(
         self, source: Source, asked: Options, report: Report, passes: Sequence[Pass]
     ) -> None:
+        given = source
         self.program = program_of(source, asked)
         if self.program is not None:
             source = to_onnx(self.program)
@@ -149,7 +150,7 @@ class _Conversion:
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
         self.quantization, self.train = asked.quantization, asked.train
-        self.lineage = lineage(source, _bytes(source), asked)
+        self.lineage = lineage(given, _bytes(given), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance = asked.tolerance
 
@@ -180,7 +181,7 @@ class _Conversion:
 
     def source_nodes(self) -> list[tuple[str, str]]:
         """Names and operators of an ONNX model's nodes; of our own models all are in the graph."""
-        if self.report.source_kind != "onnx":
+        if self.report.source_kind not in ("onnx", "pt2"):
             return []
         nodes = enumerate(parse(self.source).graph.node)
         return [(n.name or f"node {i} {n.op_type} ''", n.op_type) for i, n in nodes]
@@ -382,7 +383,8 @@ def _write(target: Path, data: bytes) -> None:
 
 
 def _bytes(source: Source) -> bytes | None:
-    if isinstance(source, Model):
+    """What a source in a file or in memory consists of; None for a model that is neither."""
+    if isinstance(source, Model) or is_program(source):
         return None
     return source if isinstance(source, bytes) else read_file(source)
 
