@@ -1,16 +1,19 @@
 """Size, accuracy and latency of quantized nets: python -m bench.quantization MODELS [--quick]
 
 MODELS is a folder with real models and data (data/fashion-mnist, data/images, torch). FashionNet is
-trained first, if out/quantization has none. Accuracy is on 10,000 images; that of EfficientNet
-is agreement with float32 on crops of photographs, and whether photographs are named right. Latency
-is of one example on one thread, of the fastest of many calls in turns. Beside us ONNX Runtime's own
-quantizer. Prints tables as docs/quantization.md has them.
+trained first, if out/quantization has none. Accuracy is on 10,000 images; that of EfficientNet is
+agreement with float32 on crops of photographs, and whether photographs are named right. Latency is
+of one example on one thread, of the fastest of many calls in turns. Beside us ONNX Runtime's own
+quantizer, and LiteRT's where a Python with TensorFlow is given. Prints tables as
+docs/quantization.md has them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+import torch
 from onnxruntime import quantization as ort_quantization
 
 import lite_runtime as lite
@@ -59,6 +63,7 @@ def main() -> None:
     p.add_argument("models", type=Path, help="folder with the real models and data")
     p.add_argument("--out", type=Path, default=Path("out/quantization"))
     p.add_argument("--quick", action="store_true", help="fewer examples to count on")
+    p.add_argument("--litert", metavar="PYTHON", help="one with TensorFlow: LiteRT's quantizer too")
     args = p.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
@@ -66,7 +71,10 @@ def main() -> None:
     for task in (fashion(args.models, args.out), efficientnet(args.models, args.out)):
         nets = [*ours(task, args.out), *theirs(task, args.out)]
         named = photographs(args.models) if task.label is None else None
-        print("\n".join(table(task, nets, 500 if args.quick else None, named)), flush=True)
+        most = 500 if args.quick else None
+        print("\n".join(table(task, nets, most, named)), flush=True)
+        if args.litert and task.label is not None:
+            print("\n".join(litert(args.litert, task, args.out, most)), flush=True)
 
 
 def ours(task: Task, out: Path) -> Iterator[Net]:
@@ -160,6 +168,25 @@ def table(
         faster = times[first.name] / times[net.name]
         numbers = f"{net.size_bytes / 1000:.0f} | {share:.3f} | {right:.4f}"
         yield f"| {net.name} | {numbers} | {1e3 * times[net.name]:.2f} | {faster:.2f} | {note} |"
+
+
+def litert(python: str, task: Task, out: Path, most: int | None) -> Iterator[str]:
+    """Rows of LiteRT's own converter on the same weights, measured in its own process."""
+    state = {k: v.numpy() for k, v in torch.load(task.onnx.with_suffix(".pt")).items()}
+    last = {
+        "x": task.test["x"][:most].transpose(0, 2, 3, 1),
+        "calibration": task.calibration["x"].transpose(0, 2, 3, 1),
+        "label": task.label[:most] if task.label is not None else np.zeros(0),
+    }
+    np.savez(out / "litert.npz", **state, **last)
+    command = [python, str(Path(__file__).with_name("litert_twin.py")), str(out / "litert.npz")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    for row in found:
+        share = row["size_bytes"] / found[0]["size_bytes"]
+        numbers = f"{row['size_bytes'] / 1000:.0f} | {share:.3f} | {row['accuracy']:.4f}"
+        faster = found[0]["ms"] / row["ms"]
+        yield f"| LiteRT, {row['name']} | {numbers} | {row['ms']:.2f} | {faster:.2f} | |"
 
 
 def classes(net: Net, x: Array) -> Array:

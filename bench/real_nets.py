@@ -113,7 +113,9 @@ def fashion(models: Path, out: Path, epochs: int = 4) -> Task:
     test, test_label = _images(folder, "t10k"), _labels(folder, "t10k")
     path = out / "fashion.onnx"
     if not path.exists():
-        _export(_trained(x, label, epochs), path, (1, 28, 28))
+        net = _trained(x, label, epochs)
+        torch.save(net.state_dict(), path.with_suffix(".pt"))
+        _export(net, path, (1, 28, 28))
     rows = np.random.default_rng(0).choice(len(x), CALIBRATION, replace=False)
     return Task("FashionNet", path, {"x": x[rows]}, {"x": test}, test_label)
 
