@@ -15,6 +15,7 @@ from converter import flags
 from converter.errors import ConvertError
 from converter.flags import MOST_CONFIG_BYTES
 from converter.losses import LOSSES
+from converter.passes import ALLOWED
 from converter.pipeline import KINDS, bisect, convert
 from converter.quantization import parsed
 from converter.training import NORMS, TrainSpec
@@ -65,6 +66,7 @@ def _run(args: argparse.Namespace) -> int:
         "tol": args.tol,
         "sign": _key(args.sign),
         "explain": args.explain,
+        "allow": args.allow,
     }
     if args.train:
         options["train"] = TrainSpec(
@@ -162,6 +164,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="say of each node where it comes from and why it is what it is, and what cannot be "
         "converted",
+    )
+    p.add_argument(
+        "--allow",
+        nargs="+",
+        choices=list(ALLOWED),
+        default=[],
+        metavar="CHANGE",
+        help=f"what may change the function a little: {', '.join(ALLOWED)}",
     )
     p.add_argument("--sign", metavar="KEY", help="Ed25519 private key file: 32 bytes, hex or PEM")
     p.add_argument("--config", metavar="F.toml", help="flags from a file; those given here win")

@@ -19,7 +19,7 @@ from converter.lineage import lineage
 from converter.litert import litert_reference
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
-from converter.passes import LAST_PASSES, PASSES, Pass
+from converter.passes import ALLOWED, LAST_PASSES, PASSES, Pass, with_allowed
 from converter.quantization import TOLERANCE, Found, Quantization, parsed
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
@@ -60,6 +60,7 @@ class Options:
     sign: bytes | None = None
     metadata: Mapping[str, str] | None = None
     explain: bool = False
+    allow: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         asked = self.quantization
@@ -67,6 +68,8 @@ class Options:
             raise ConvertError(f"kind is {self.kind!r}, want one of {', '.join(KINDS)}")
         if asked.kind == "int8" and not self.calibration:
             raise ConvertError("quantize int8 needs calibration data: arrays by input name")
+        if unknown := [name for name in self.allow if name not in ALLOWED]:
+            raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
         if self.check < 1:
             raise ConvertError(f"check is {self.check}, want at least 1 input")
 
@@ -137,10 +140,12 @@ class _Conversion:
     def __init__(
         self, source: Source, asked: Options, report: Report, passes: Sequence[Pass]
     ) -> None:
+        given = source
         self.program = program_of(source, asked)
         if self.program is not None:
             source = to_onnx(self.program)
-        self.source, self.asked, self.report, self.passes = source, asked, report, passes
+        self.source, self.asked, self.report = source, asked, report
+        self.passes = with_allowed(passes, asked.allow)
         self.model, report.source_kind, report.source_bytes = read(source, asked)
         if self.program is not None:
             report.source_kind = "pt2"
@@ -149,7 +154,7 @@ class _Conversion:
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
         self.quantization, self.train = asked.quantization, asked.train
-        self.lineage = lineage(source, report.source_kind, _bytes(source), asked)
+        self.lineage = lineage(given, report.source_kind, _bytes(given), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
         report.rounds = check.rounds(self.entry)
@@ -183,7 +188,7 @@ class _Conversion:
 
     def source_nodes(self) -> list[tuple[str, str]]:
         """Names and operators of an ONNX model's nodes; of our own models all are in the graph."""
-        if self.report.source_kind != "onnx":
+        if self.report.source_kind not in ("onnx", "pt2"):
             return []
         nodes = enumerate(parse(self.source).graph.node)
         return [(n.name or f"node {i} {n.op_type} ''", n.op_type) for i, n in nodes]

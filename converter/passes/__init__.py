@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from converter.passes.approximate_gelu import approximate_gelu
 from converter.passes.find_activation import find_activation
+from converter.passes.find_attention import find_attention
+from converter.passes.find_layer_norm import find_layer_norm
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
 from converter.passes.unique_names import unique_names
@@ -19,15 +22,28 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     constant_folding,
     fuse_pad,
+    find_attention,
     layout,
     fold_batch_norm,
     fuse_bias,
+    find_layer_norm,
     find_activation,
     fuse_activation,
     common_subexpression,
     dead_code,
     unique_names,
 )
+
+# Passes that change the function a little, and so run only where they are allowed by name.
+ALLOWED: dict[str, Pass] = {"approximate-gelu": approximate_gelu}
+
+
+def with_allowed(passes: Sequence[Pass], allow: Sequence[str]) -> list[Pass]:
+    """The passes, with those that are allowed by name behind the one that finds activations."""
+    found = list(passes)
+    at = found.index(find_activation) + 1 if find_activation in found else len(found)
+    return [*found[:at], *(ALLOWED[name] for name in allow), *found[at:]]
+
 
 # For each entry of a model that trains, once it was differentiated. They make no new weights:
 # entries go on sharing theirs.

@@ -87,18 +87,18 @@ def _shifted_clip(v: Value) -> Value | None:
 def _erf_gate(v: Value) -> Value | None:
     """x, where v = 1 + erf(x / sqrt 2)."""
     inner = _argument(_plus(v, 1), "erf")
-    number, factors = _factors(inner)
+    number, factors = number_and_factors(inner)
     return factors[0] if len(factors) == 1 and _near(number, math.sqrt(0.5)) else None
 
 
 def _tanh_gate(v: Value) -> Value | None:
     """x, where v = 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))."""
-    number, factors = _factors(_argument(_plus(v, 1), "tanh"))
+    number, factors = number_and_factors(_argument(_plus(v, 1), "tanh"))
     total = factors[0].node if len(factors) == 1 else None
     if total is None or total.op.name != "add" or not _near(number, math.sqrt(2 / math.pi)):
         return None
     for x, cube in (total.inputs, total.inputs[::-1]):
-        scale, parts = _factors(cube)
+        scale, parts = number_and_factors(cube)
         if x is not None and _near(scale, 0.044715) and (parts == [x] * 3 or _cube_of(parts) is x):
             return x
     return None
@@ -106,7 +106,7 @@ def _tanh_gate(v: Value) -> Value | None:
 
 def _cube_of(parts: Sequence[Value]) -> Value | None:
     made = parts[0].node if len(parts) == 1 else None
-    if made is None or made.op.name != "pow" or _number(made.inputs[1]) != 3:
+    if made is None or made.op.name != "pow" or constant_number(made.inputs[1]) != 3:
         return None
     return made.inputs[0]
 
@@ -123,16 +123,16 @@ def _plus(v: Value | None, number: float) -> Value | None:
     if made is None or made.op.name != "add":
         return None
     for x, n in (made.inputs, made.inputs[::-1]):
-        if (found := _number(n)) is not None and _near(found, number):
+        if (found := constant_number(n)) is not None and _near(found, number):
             return x
     return None
 
 
-def _factors(v: Value | None) -> tuple[float, list[Value]]:
+def number_and_factors(v: Value | None) -> tuple[float, list[Value]]:
     """v as a number times values."""
     if v is None:
         return 1.0, []
-    if (number := _number(v)) is not None:
+    if (number := constant_number(v)) is not None:
         return number, []
     if v.node is not None and v.node.op.name in ("mul", "div"):
         return _product(v.node.op.name, v.node.inputs)
@@ -141,7 +141,7 @@ def _factors(v: Value | None) -> tuple[float, list[Value]]:
 
 def _product(name: str, inputs: Sequence[Value | None]) -> tuple[float, list[Value]]:
     """mul or div of the inputs as a number times values."""
-    (a, left), (b, right) = map(_factors, inputs)
+    (a, left), (b, right) = map(number_and_factors, inputs)
     if name == "mul":
         return a * b, left + right
     if right or b == 0:  # something is divided by what is no number: leave it whole
@@ -149,7 +149,7 @@ def _product(name: str, inputs: Sequence[Value | None]) -> tuple[float, list[Val
     return a / b, left
 
 
-def _number(v: Value | None) -> float | None:
+def constant_number(v: Value | None) -> float | None:
     """The number that a constant of one element holds."""
     if v is None or not is_fixed(v) or not v.dtype.is_float:
         return None

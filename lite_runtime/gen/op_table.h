@@ -126,6 +126,7 @@ enum Code : uint16_t {
   softmax_cross_entropy = 220,
   softmax_cross_entropy_dx = 221,
   mean_squared_error = 222,
+  attention = 223,
   quantize = 240,
   dequantize = 241,
   fake_quantize = 242,
@@ -590,6 +591,9 @@ struct softmax_cross_entropy_dx_attrs {
 };
 struct mean_squared_error_attrs {
 };
+struct attention_attrs {
+  float scale;
+};
 struct quantize_attrs {
   float scale;
   int32_t zero_point;
@@ -923,6 +927,7 @@ struct formula_attrs {
   X(softmax_cross_entropy) \
   X(softmax_cross_entropy_dx) \
   X(mean_squared_error) \
+  X(attention) \
   X(quantize) \
   X(dequantize) \
   X(fake_quantize) \
@@ -1146,6 +1151,7 @@ struct formula_attrs {
   X(softmax_cross_entropy, f32) \
   X(softmax_cross_entropy_dx, f32) \
   X(mean_squared_error, f32) \
+  X(attention, f32) \
   X(quantize, f32) \
   X(dequantize, i8) \
   X(fake_quantize, f32) \
@@ -1306,6 +1312,7 @@ struct formula_attrs {
   {"softmax_cross_entropy", 220, 2, 2, 1, 0, false, "", {0}}, \
   {"softmax_cross_entropy_dx", 221, 3, 3, 1, 0, false, "", {0}}, \
   {"mean_squared_error", 222, 2, 2, 1, 0, false, "", {0}}, \
+  {"attention", 223, 3, 4, 1, 0, false, "f", {0}}, \
   {"quantize", 240, 1, 1, 1, 0, false, "fi", {0}}, \
   {"dequantize", 241, 1, 1, 1, 0, false, "fi", {0}}, \
   {"fake_quantize", 242, 1, 1, 1, 0, false, "fiii", {0}}, \
