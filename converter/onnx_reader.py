@@ -19,7 +19,7 @@ from converter.errors import ConvertError, FixedSize
 from converter.onnx_functions import all_nodes, graphs_of, written_out
 from converter.onnx_rules import RULES, Item, Names, Reader, as_value
 from converter.onnx_rules.common import READING, Items, narrow, without_nan
-from converter.unsupported import Problems
+from converter.unsupported import Problems, operator_of
 from ir.dtype import DType
 from ir.errors import IrError
 from ir.graph import Graph, Model, Value, Weight
@@ -161,7 +161,8 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
         attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
         inputs = [env.find(name) for name in node.input]
-        out = RULES[node.op_type](reader, attrs, *inputs)
+        reader.results = len(node.output)
+        out = RULES[operator_of(node, DOMAINS)](reader, attrs, *inputs)
     except ConvertError as e:
         raise type(e)(f"{where}: {e}") from None
     except RULE_ERRORS as e:

@@ -13,7 +13,6 @@ MOST = 1000  # places after which nobody looks for more
 CUT = "cut the graph before it (--output) and do it in the program around the model"
 HINTS = {
     "StringNormalizer": f"models hold no text: {CUT}",
-    "TfIdfVectorizer": f"models hold no text: {CUT}",
     "RegexFullMatch": f"models hold no text: {CUT}",
     "StringConcat": f"models hold no text: {CUT}",
     "StringSplit": f"models hold no text: {CUT}",
@@ -24,6 +23,11 @@ DOMAIN_HINTS = {
     "ai.onnx.ml": f"classical models are not for this runtime: {CUT}",
     "ai.onnx.preview.training": "convert the model for inference, with --train",
 }
+
+
+def operator_of(node: Any, domains: Sequence[str]) -> str:
+    """What a node's rule is found by; that of a domain which is not ONNX's own has it in front."""
+    return str(node.op_type if node.domain in domains else f"{node.domain}.{node.op_type}")
 
 
 class Problems:
@@ -37,7 +41,7 @@ class Problems:
 
     def attempt(self, index: int, node: Any, read: Callable[[], None]) -> None:
         """Read a node, unless it is known not to go; an error of its own is a place."""
-        kind = node.op_type if node.domain in self.domains else f"{node.domain}.{node.op_type}"
+        kind = operator_of(node, self.domains)
         depends = any(name in self.broken for name in node.input if name)
         failed = kind not in self.known
         if failed:

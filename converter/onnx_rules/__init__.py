@@ -9,12 +9,15 @@ from converter.onnx_rules import (
     activations,
     attention,
     control,
+    einsum,
     elementwise,
     found,
+    grams,
     indexing,
     layers,
     losses,
     normalization,
+    optimizers,
     pooling,
     quantization,
     recurrent,
@@ -23,12 +26,14 @@ from converter.onnx_rules import (
     sampling,
     sequences,
     shapes,
+    signal,
 )
 from converter.onnx_rules.common import RULES, Item, Names, Reader, as_value
 
 FAMILIES = (  # each declares its rules in RULES
-    activations, attention, control, elementwise, found, indexing, layers, losses, normalization,
-    pooling, quantization, recurrent, reductions, resize, sampling, sequences, shapes,
+    activations, attention, control, einsum, elementwise, found, grams, indexing, layers, losses,
+    normalization, optimizers, pooling, quantization, recurrent, reductions, resize, sampling,
+    sequences, shapes, signal,
 )  # fmt: skip
 __all__ = ["RULES", "Item", "Names", "Reader", "as_value"]
 RULES |= elementwise.DIRECT | RULES

@@ -17,16 +17,18 @@ from converter.onnx_rules.common import (
     iota,
     rule,
 )
+from converter.onnx_rules.scopes import inline
+from converter.onnx_rules.steps import stepped
 from ir.dtype import DType
-from ir.graph import Value
+from ir.graph import Constant, Value
 from ir.ops.compare import equal, greater_equal, less, less_equal, logical_and, where
 from ir.ops.conv import depthwise_conv2d
-from ir.ops.elementwise import sigmoid, tanh
+from ir.ops.elementwise import exp, sigmoid, tanh
 from ir.ops.index import gather
 from ir.ops.linalg import matmul
 from ir.ops.norm import softmax
 from ir.ops.reduce import reduce_max
-from ir.ops.shaping import concat, pad, reshape, slice_axis, transpose
+from ir.ops.shaping import broadcast_to, concat, pad, reshape, slice_axis, transpose
 from ir.symbol import Dim
 
 NEVER = -np.inf
@@ -156,6 +158,20 @@ def _weights(scores: Value) -> Value:
     return where(nothing, 0.0, weights)  # type: ignore[no-any-return]
 
 
+@rule("ai.onnx.preview.FlexAttention")
+def flexible_attention(reader: Reader, attrs: dict[str, Any], q: Item, k: Item, v: Item) -> Value:
+    """With graphs of the model's own for the scores and for the weights."""
+    queries, keys, values = map(floats, (q, k, v))
+    scale = attrs.get("scale") or 1 / math.sqrt(_fixed(queries.shape[3]))
+    scores = _grouped_product(queries * scale, keys, transpose_b=True)
+    if "score_mod" in attrs:
+        scores = floats(inline(reader, attrs["score_mod"], [scores])[0])
+    weights = _weights(scores)
+    if "prob_mod" in attrs:
+        weights = floats(inline(reader, attrs["prob_mod"], [weights])[0])
+    return _grouped_product(weights, values)
+
+
 @rule("RotaryEmbedding")
 def rotary_embedding(
     _: Reader, attrs: dict[str, Any], x: Item, cos: Item, sin: Item, positions: Item = None
@@ -209,3 +225,53 @@ def causal_conv(
         y = y * sigmoid(y)
     end = whole.shape[2]
     return y, slice_axis(whole, end - (k - 1), end, axis=2)
+
+
+@rule("LinearAttention")
+def linear_attention(
+    _: Reader, attrs: dict[str, Any], q: Item, k: Item, v: Item, past: Item = None,
+    decay: Item = None, beta: Item = None,
+) -> tuple[Value, Value]:  # fmt: skip
+    """A state [n,h,k,v] that every step changes by a product of a key and a value
+
+    Katharopoulos et al. 2020; Yang et al. 2024.
+    """
+    heads, groups = attrs["q_num_heads"], attrs["kv_num_heads"]
+    how = attrs.get("update_rule", "gated_delta")
+    queries = _by_step(floats(q), heads)
+    keys, values = (_by_step(floats(t), groups) for t in (k, v))
+    (_t, n, _h, width), depth = queries.shape, values.shape[3]
+    scale = attrs.get("scale") or 1 / math.sqrt(_fixed(width))
+    if past is None:
+        state = broadcast_to(Constant(np.zeros((), np.float32)), shape=(n, groups, width, depth))
+    else:
+        state = floats(past)
+    rows = [queries * scale, keys, values]
+    if "gated" in how:
+        g = exp(_by_step(floats(decay), groups))
+        rows.append(reshape(g, shape=(*g.shape, 1)))
+    if "delta" in how:
+        b = floats(beta)
+        b = _by_step(b, groups if b.shape[2] != 1 else 1)
+        rows.append(b)
+
+    def step(now: tuple[Value, ...], states: tuple[Value, ...], _: Any) -> Any:
+        query, key, value, *rest = now
+        (s,) = states
+        s = s * rest[0] if "gated" in how else s
+        if "delta" in how:
+            seen = matmul(reshape(key, shape=(n, groups, 1, width)), s)
+            value = (value - reshape(seen, shape=value.shape)) * rest[-1]
+        column = reshape(key, shape=(n, groups, width, 1))
+        s = s + column * reshape(value, shape=(n, groups, 1, depth))
+        apart = reshape(query, shape=(n, groups, heads // groups, width))
+        return (s,), (reshape(matmul(apart, s), shape=(n, heads * depth)),)
+
+    (last,), (y,) = stepped(step, rows, [state])
+    return transpose(y, perm=(1, 0, 2)), last
+
+
+def _by_step(x: Value, heads: int) -> Value:
+    """[n,t,h d] -> [t,n,h,d]"""
+    n, t, width = x.shape
+    return transpose(reshape(x, shape=(n, t, heads, width // heads)), perm=(1, 0, 2, 3))  # type: ignore[no-any-return]

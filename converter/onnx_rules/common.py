@@ -15,10 +15,9 @@ from converter.found_sizes import FoundSizes, alike, sizes_as_data, traced
 from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Array, Constant, Node, Value, Weight
-from ir.op import Op
+from ir.op import OPS, Op
 from ir.ops.compare import less, where
 from ir.ops.shaping import Element, cast, reshape
-from ir.ops.sizes import iota as numbers
 from ir.symbol import Dim, Expr
 
 Item = Value | Array | None
@@ -98,6 +97,7 @@ class Reader(Arranger):
     opset: int
     read_into: Callable[[Reader, Any, Names], None]  # the nodes of a graph inside
     names: Names = field(default_factory=Names)  # of the graph that is read
+    results: int = 1  # of the node that is read
 
     def inside(self) -> Reader:
         """The reader of a graph inside, which may bind sizes of its own."""
@@ -218,7 +218,12 @@ def as_type(x: Item, dtype: DType) -> Any:
     if isinstance(x, np.ndarray):
         return cast.ref(x, to=Element(dtype))
     v = as_value(x)
-    return v if v.dtype is dtype else cast(v, to=dtype)
+    if v.dtype is dtype:
+        return v
+    source = v.node.inputs[0] if v.node is not None and v.node.op is cast else None
+    if (dtype, v.dtype) == (DType.i32, DType.i64) and source is not None and source.dtype is dtype:
+        return source  # int32 there and back is as it was
+    return cast(v, to=dtype)
 
 
 def floats(x: Item) -> Value:
@@ -243,7 +248,7 @@ def length(size: Dim) -> Any:
     """A size as a number that is added to indices."""
     if isinstance(size, int):
         return size
-    return reshape(as_type(as_value(np.array([size], object)), DType.i32), shape=())
+    return reshape(OPS["sizes"].node([], {"of": (size,)}).results[0], shape=())
 
 
 def iota(size: Dim, dtype: DType = DType.i32) -> Item:
@@ -251,7 +256,7 @@ def iota(size: Dim, dtype: DType = DType.i32) -> Item:
     if isinstance(size, int):
         check_count(size)
         return np.arange(size, dtype=dtype.numpy)
-    return as_type(numbers.node([], {"size": size}).results[0], dtype)
+    return as_type(OPS["iota"].node([], {"size": size}).results[0], dtype)  # type: ignore[no-any-return]
 
 
 def known(item: Item, what: str) -> np.ndarray:

@@ -22,6 +22,7 @@ from converter.onnx_rules.common import (
     settled,
 )
 from ir.dtype import DType
+from ir.graph import Value
 from ir.op import OPS, Op
 from ir.ops.compare import equal, is_nan, logical_not, logical_or, where
 from ir.ops.elementwise import add, clip, div, maximum, minimum, mul, neg, pow, relu
@@ -116,8 +117,13 @@ def cast_like(_: Reader, attrs: dict[str, Any], x: Item, like: Item) -> Item:
 def bit_cast(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     import onnx
 
-    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(attrs["to"]))
-    return compute(bitcast, x, to=DType.of(np.zeros(0, dtype)))
+    to = DType.of(np.zeros(0, onnx.helper.tensor_dtype_to_np_dtype(attrs["to"])))
+    made = x.node if isinstance(x, Value) else None
+    if made is not None and made.op is cast and made.inputs[0].dtype is DType.f64:
+        x = made.inputs[0]  # the bits of an input of float64, not of what is computed with
+    if DType.bool in (to, _dtype(x)):
+        return as_type(x, to)
+    return compute(bitcast, x, to=to)
 
 
 @rule("Pow")
@@ -167,7 +173,7 @@ def is_inf(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     return reduce(lambda a, b: compute(logical_or, a, b), found)
 
 
-@rule("Binarizer")
+@rule("ai.onnx.ml.Binarizer")
 def binarizer(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     above = compute(OPS["greater"], x, np.float32(attrs.get("threshold", 0.0)))
     return as_type(above, _dtype(x))  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from converter.onnx_rules.common import (
     indices,
     integers,
     iota,
-    number,
+    length,
     product,
     rule,
     shape_of,
@@ -41,7 +41,7 @@ def gather_(_: Reader, attrs: dict[str, Any], x: Item, at: Item) -> Item:
     return gather(as_value(x), as_value(indices(at, dims[axis])), axis=axis)  # type: ignore[no-any-return]
 
 
-@rule("ArrayFeatureExtractor")
+@rule("ai.onnx.ml.ArrayFeatureExtractor")
 def array_feature_extractor(_: Reader, attrs: dict[str, Any], x: Item, at: Item) -> Item:
     v, places = as_value(x), as_value(indices(at))
     places = reshape(places, shape=(product(places.shape),))
@@ -102,9 +102,9 @@ def one_hot(_: Reader, attrs: dict[str, Any], x: Item, depth: Item, values: Item
     """Numbers outside of -depth..depth-1 give a row of `off`."""
     rank = len(shape_of(x)) + 1
     axis = axis_of(attrs.get("axis", -1), rank)
-    (count,) = integers(depth, "depth") if _whole(depth) else (int(number(depth, "depth")),)
+    (count,) = integers(as_type(depth, DType.i64), "depth")
     v = as_value(as_type(x, DType.i64 if as_value(x).dtype is DType.i64 else DType.i32))
-    v = where(less(v, 0), v + count, v)
+    v = where(less(v, 0), v + as_type(length(count), v.dtype), v)
     if axis == rank - 1 and isinstance(values, np.ndarray) and values.dtype == np.float32:
         off, on = values.ravel().tolist()
         return OPS["one_hot"](as_type(v, DType.i32), depth=count, on=float(on), off=float(off))
@@ -114,10 +114,6 @@ def one_hot(_: Reader, attrs: dict[str, Any], x: Item, depth: Item, values: Item
     pair = as_value(values)
     off, on = (reshape(gather(pair, Constant(np.int32([i]))), shape=()) for i in (0, 1))
     return compute(where, equal(apart, places), on, off)
-
-
-def _whole(depth: Item) -> bool:
-    return not (isinstance(depth, np.ndarray) and depth.dtype.kind == "f")
 
 
 @rule("Trilu")
@@ -178,5 +174,6 @@ def space_to_depth(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     v, b = as_value(x), attrs["blocksize"]
     n, c, h, w = v.shape
     apart = reshape(v, shape=(n, c, h // b, b, w // b, b))
-    y = transpose(apart, perm=(0, 3, 5, 1, 2, 4))
+    perm = (0, 3, 5, 1, 2, 4) if attrs.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    y = transpose(apart, perm=perm)
     return reshape(y, shape=(n, c * b * b, h // b, w // b))  # type: ignore[no-any-return]

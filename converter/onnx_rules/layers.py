@@ -12,10 +12,15 @@ from converter.onnx_rules.common import (
     Reader,
     as_value,
     compute,
+    integers,
+    iota,
+    length,
+    product,
     rule,
     shape_of,
     static,
 )
+from converter.onnx_rules.found import fitted
 from converter.onnx_rules.windows import (
     Window,
     images_as_slices,
@@ -24,10 +29,14 @@ from converter.onnx_rules.windows import (
     to_channels_last,
     window,
 )
-from ir.graph import Value, Weight
+from ir.graph import Constant, Value, Weight
 from ir.op import OPS
+from ir.ops.compare import greater_equal, less, logical_and, where
 from ir.ops.conv import conv2d, conv2d_dx, depthwise_conv2d
-from ir.ops.shaping import concat, pad, reshape, slice_axis, slice_dx, transpose
+from ir.ops.elementwise import div
+from ir.ops.integers import mod
+from ir.ops.scatter import scatter_elements
+from ir.ops.shaping import broadcast_to, concat, pad, reshape, slice_axis, slice_dx, transpose
 from ir.symbol import Dim
 
 
@@ -200,6 +209,8 @@ def matmul(reader: Reader, attrs: dict[str, Any], a: Item, b: Item) -> Item:
     if of_floats and ranks[1] == 2 and ranks[0] > 1 and isinstance(b, (Weight, np.ndarray)):
         w = reader.arrange(b, "linear False 1.0", lambda m: m.T)
         return OPS["linear"](a, as_value(w))
+    if of_floats and ranks[0] > 1 and ranks[1] == 2 and (w := _turned_weight(b)) is not None:
+        return OPS["linear"](a, w)
     if 1 not in ranks:
         return compute(OPS["matmul"], a, b)
     x, y = as_value(a), as_value(b)
@@ -212,3 +223,55 @@ def matmul(reader: Reader, attrs: dict[str, Any], a: Item, b: Item) -> Item:
     if ranks[1] == 1:
         del shape[-1]
     return reshape(z, shape=tuple(shape))
+
+
+def _turned_weight(b: Item) -> Weight | None:
+    """The weight whose transpose b is: it may stay single where another layer uses it as it is."""
+    made = b.node if isinstance(b, Value) else None
+    if made is None or made.op is not transpose or made.attrs["perm"] != (1, 0):
+        return None
+    return made.inputs[0] if isinstance(made.inputs[0], Weight) else None
+
+
+@rule("Col2Im")
+def column_to_image(_: Reader, attrs: dict[str, Any], x: Item, image: Item, block: Item) -> Item:
+    """Columns [n, c and the places of a block, blocks], added where their blocks lie."""
+    v = as_value(x)
+    size, sizes = integers(block, "block_shape"), integers(image, "image_shape")
+    rank = len(size)
+    strides, dilations = (attrs.get(k, (1,) * rank) for k in ("strides", "dilations"))
+    pads = attrs.get("pads", (0,) * 2 * rank)
+    counts = [
+        (s + pads[i] + pads[i + rank] - (k - 1) * dilations[i] - 1) // strides[i] + 1
+        for i, (s, k) in enumerate(zip(sizes, size, strict=True))
+    ]
+    n, rows, blocks = v.shape
+    places = product(size)
+    channels = rows // places
+    at = reshape(as_value(iota(n * channels)), shape=(n, channels, 1, 1))
+    inside = greater_equal(at, 0)
+    for i, s in enumerate(sizes):
+        own = reshape(_digit(places, size, i), shape=(places, 1)) * dilations[i]
+        spot = own + _digit(blocks, counts, i) * strides[i] - pads[i]
+        inside = logical_and(inside, logical_and(greater_equal(spot, 0), less(spot, length(s))))
+        at = at * length(s) + spot
+    whole = (n, channels, *sizes)
+    apart = fitted(v, (n, channels, places, blocks))
+    apart = compute(where, inside, apart, np.zeros((), v.dtype.numpy))
+    at = where(inside, at, 0)
+    flat = (product(apart.shape),)
+    empty = broadcast_to(Constant(np.zeros((), v.dtype.numpy)), shape=(product(whole),))
+    y = scatter_elements(
+        empty, reshape(at, shape=flat), reshape(apart, shape=flat), reduction="add"
+    )
+    return reshape(y, shape=whole)  # type: ignore[no-any-return]
+
+
+def _digit(count: Dim, sizes: list[Dim], i: int) -> Value:
+    """Of the numbers below the product of some sizes, the place along axis i: int32[count]"""
+    steps = div(as_value(iota(count)), _number(product(sizes[i + 1 :])))
+    return mod(steps, _number(sizes[i]))  # type: ignore[no-any-return]
+
+
+def _number(size: Dim) -> Value:
+    return Constant(np.int32(size)) if isinstance(size, int) else length(size)

@@ -213,6 +213,6 @@ def max_unpool(_: Reader, attrs: dict[str, Any], x: Item, places: Item, shape: I
     if wanted == whole:
         return y
     grown = tuple(w - o for w, o in zip(wanted, whole, strict=True))
-    if any(g < 0 for g in grown):
+    if any(isinstance(g, int) and g < 0 for g in grown):
         raise ConvertError(f"output_shape {list(wanted)}; want at least {list(whole)}")
     return OPS["pad"](y, before=(0,) * len(grown), after=grown)

@@ -25,9 +25,9 @@ from converter.onnx_rules.common import (
     iota,
     static,
 )
-from ir.graph import Constant, Graph, Value
+from converter.onnx_rules.steps import stepped
+from ir.graph import Constant, Value
 from ir.ops.compare import greater_equal, less, where
-from ir.ops.control import while_loop
 from ir.ops.elementwise import (
     abs,
     clip,
@@ -41,11 +41,10 @@ from ir.ops.elementwise import (
 )
 from ir.ops.linalg import linear, matmul
 from ir.ops.recurrent import gru, lstm
-from ir.ops.scatter import gather_elements, scatter_nd
+from ir.ops.scatter import gather_elements
 from ir.ops.shaping import broadcast_to, concat, reshape, slice_axis, split, transpose
 from ir.symbol import Expr
 
-MOST_WRITTEN_OUT = 16  # steps
 Function = Callable[[Value], Value]
 States = tuple[Value, ...]
 # One step: x_t of all gates [n,gates h], the states before it [n,h], the weights that it reads
@@ -149,7 +148,9 @@ def _functions(attrs: dict[str, Any], names: Sequence[str], i: int) -> list[Func
     limit = attrs.get("clip")
     if not limit:
         return made
-    return [lambda x, f=f: f(clip(x, low=-limit, high=limit)) for f in made]  # type: ignore[misc]
+    # As ONNX Runtime has it: what goes into the gates, but not a cell's state on its way out.
+    gates = [lambda x, f=f: f(clip(x, low=-limit, high=limit)) for f in made[:2]]  # type: ignore[misc]
+    return [*gates, *made[2:]]
 
 
 def _function(name: str, alpha: float | None = None, beta: float | None = None) -> Function:
@@ -223,48 +224,18 @@ def _stepped(
     part: Direction, x: Value, reverse: bool, step: Step, weights: Sequence[Value]
 ) -> list[Value]:
     """The states after every step of x [n,t,gates h]; `step` is given the weights."""
-    n, t, width = x.shape
-    if isinstance(t, int) and t <= MOST_WRITTEN_OUT:
-        states, rows = part.first, []
-        for at in range(t - 1, -1, -1) if reverse else range(t):
-            now = reshape(slice_axis(x, at, at + 1, axis=1), shape=(n, width))
-            states = step(now, states, tuple(weights))
-            rows.append([reshape(s, shape=(n, 1, part.size)) for s in states])
-        ordered = rows[::-1] if reverse else rows
-        return [concat(*column, axis=1) for column in zip(*ordered, strict=True)]
-    return _looped(part, x, reverse, step, weights)
 
+    def once(rows: States, states: States, fixed: States) -> tuple[States, States]:
+        new = step(rows[0], states, fixed)
+        return new, new
 
-def _looped(
-    part: Direction, x: Value, reverse: bool, step: Step, weights: Sequence[Value]
-) -> list[Value]:
-    n, t, width = x.shape
     by_step = transpose(x, perm=(1, 0, 2))
-    count, many = len(part.first), len(weights)
-    empty = broadcast_to(Constant(np.zeros((), np.float32)), shape=(t, n, part.size))
-    last = as_value(iota(t))  # its size is the number of steps
-    start = Constant(np.int32(0))
-    given = (start, last, by_step, *weights, *part.first, *(empty for _ in part.first))
-    leaves = tuple(Value(v.shape, v.dtype) for v in given)
-    at, order, rows = leaves[:3]
-    inner = leaves[3 : 3 + many]
-    states = leaves[3 + many : 3 + many + count]
-    written = leaves[3 + many + count :]
-    place = slice_axis(order, order.shape[0] - 1, -1, axis=0, step=-1) if reverse else order
-    here = gather_elements(place, reshape(at, shape=(1,)), axis=0)
-    index = broadcast_to(reshape(here, shape=(1, 1, 1)), shape=(1, n, width))
-    now = reshape(gather_elements(rows, index, axis=0), shape=(n, width))
-    new = step(now, states, inner)
-    out = [
-        scatter_nd(y, reshape(here, shape=(1, 1)), reshape(s, shape=(1, n, part.size)))
-        for y, s in zip(written, new, strict=True)
-    ]
-    body = Graph(leaves, (at + 1, order, rows, *inner, *new, *out))
-    tops = tuple(Value(v.shape, v.dtype) for v in given)
-    end = slice_axis(tops[1], tops[1].shape[0] - 1, tops[1].shape[0], axis=0)
-    condition = Graph(tops, (less(tops[0], reshape(end, shape=()) + 1),))
-    results = while_loop(*given, condition=condition, body=body)
-    return [transpose(y, perm=(1, 0, 2)) for y in results[-count:]]
+    _last, given = stepped(once, [_flipped(by_step, reverse)], part.first, weights)
+    return [transpose(_flipped(y, reverse), perm=(1, 0, 2)) for y in given]
+
+
+def _flipped(v: Value, reverse: bool) -> Value:
+    return slice_axis(v, v.shape[0] - 1, -1, axis=0, step=-1) if reverse else v  # type: ignore[no-any-return]
 
 
 def _rnn(part: Direction, x: Value, reverse: bool) -> list[Value]:

@@ -24,111 +24,121 @@ from converter.onnx_rules.common import (
     rule,
     shape_of,
 )
+from converter.onnx_rules.found_axes import FoundAxes, along, is_open, reduced, size_of, squeezed
 from ir.dtype import DType
 from ir.graph import Constant, Value
-from ir.op import OPS
+from ir.op import OPS, Op
 from ir.ops.compare import equal, where
-from ir.ops.elementwise import abs, exp, log, sqrt, sub
-from ir.ops.reduce import argmax, argmin, cumprod, cumsum, reduce_max, reduce_mean, reduce_sum
+from ir.ops.elementwise import abs, div, exp, log, mul, sqrt, sub
+from ir.ops.reduce import argmax, argmin, cumprod, cumsum, reduce_mean
 from ir.ops.shaping import broadcast_to, slice_axis
 from ir.ops.sorting import topk
 
+Axes = tuple[int, ...] | FoundAxes
+# What a sum, a product, an extremum of nothing is; infinity: the last number of the type.
+OF_NOTHING = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": -np.inf, "reduce_min": np.inf}
 
-def _reduction(op: Callable[..., Item]) -> Rule:
+
+def _reduction(formula: Callable[[Value, Axes, bool], Item]) -> Rule:
     def apply(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> Item:
-        rank = len(shape_of(x))
-        chosen = axes_of(attrs, axes, rank)
+        v = as_value(x)
+        keep = bool(attrs.get("keepdims", 1))
+        if is_open(axes):
+            return formula(v, FoundAxes.of(as_value(axes), v.rank), keep)
+        none = axes is None or shape_of(axes) == (0,)
+        chosen = () if none and "axes" not in attrs else axes_of(attrs, axes, v.rank)
         if not chosen and attrs.get("noop_with_empty_axes"):
-            return op(x, axes=(), keep_dims=True)
-        return op(x, axes=chosen or tuple(range(rank)), keep_dims=bool(attrs.get("keepdims", 1)))
+            return formula(v, (), True)
+        return formula(v, chosen or tuple(range(v.rank)), keep)
 
     return apply
 
 
-def _plain(name: str) -> Callable[..., Item]:
-    def reduced(x: Item, *, axes: Any, keep_dims: bool) -> Item:
-        if not axes:  # over no axes at all: a sum, product or extremum of one
-            return x
-        return compute(OPS[name], x, axes=axes, keep_dims=keep_dims)
-
-    return reduced
-
-
-def _extremum(name: str, of_none: float) -> Callable[..., Item]:
-    """The largest or smallest; of nothing, what any number replaces."""
-
-    def reduced(x: Item, *, axes: Any, keep_dims: bool) -> Item:
-        v = as_value(x)
-        if not axes:
-            return v
-        if 0 not in [v.shape[a] for a in axes]:
-            return compute(OPS[name], x, axes=axes, keep_dims=keep_dims)
-        kept = [1 if i in axes else d for i, d in enumerate(v.shape) if keep_dims or i not in axes]
-        limits = None if v.dtype.is_float or v.dtype is DType.bool else np.iinfo(v.dtype.numpy)
-        least = of_none < 0
-        number = of_none if limits is None else limits.min if least else limits.max
-        return broadcast_to(  # type: ignore[no-any-return]
-            Constant(np.asarray(number).astype(v.dtype.numpy)), shape=tuple(kept)
-        )
-
-    return reduced
+def _joined(name: str, x: Value, axes: Axes, keep: bool) -> Value:
+    """The operator `name` of the table over the axes; over none it leaves x as it is."""
+    if isinstance(axes, FoundAxes):
+        return reduced(name, x, axes, keep_dims=keep, first=_of_nothing(name, x.dtype))
+    if not axes:
+        return x
+    if 0 in [x.shape[a] for a in axes]:
+        kept = [1 if i in axes else d for i, d in enumerate(x.shape) if keep or i not in axes]
+        nothing = np.asarray(_of_nothing(name, x.dtype)).astype(x.dtype.numpy)
+        return broadcast_to(Constant(nothing), shape=tuple(kept))  # type: ignore[no-any-return]
+    return compute(OPS[name], x, axes=axes, keep_dims=keep)  # type: ignore[no-any-return]
 
 
-def _mean(x: Item, **where_: Any) -> Item:
-    v = as_value(x)
-    if v.dtype.is_float:
-        return compute(reduce_mean, v, **where_) if where_["axes"] else v
-    count = product(v.shape[a] for a in where_["axes"])
-    return compute(OPS["div"], _plain("reduce_sum")(v, **where_), np.full((), count, v.dtype.numpy))
+def _of_nothing(name: str, dtype: DType) -> float:
+    number = OF_NOTHING[name]
+    if np.isfinite(number) or dtype.is_float:
+        return number
+    if dtype is DType.bool:
+        return float(number > 0)
+    limits = np.iinfo(dtype.numpy)
+    return limits.min if number < 0 else limits.max
 
 
-def _sum(x: Value, **where_: Any) -> Value:
-    return compute(reduce_sum, x, **where_) if where_["axes"] else x  # type: ignore[no-any-return]
+def _simple(name: str) -> Callable[[Value, Axes, bool], Value]:
+    return lambda x, axes, keep: _joined(name, x, axes, keep)
 
 
-def _typed(formula: Callable[..., Value]) -> Callable[..., Item]:
+def _sum(x: Value, axes: Axes, keep: bool) -> Value:
+    return _joined("reduce_sum", x, axes, keep)
+
+
+def _mean(x: Value, axes: Axes, keep: bool) -> Item:
+    if axes == ():
+        return x
+    if isinstance(axes, FoundAxes):
+        return compute(div, _sum(x, axes, keep), as_type(size_of(x, axes), x.dtype))
+    if x.dtype.is_float:
+        return reduce_mean(x, axes=axes, keep_dims=keep)
+    count = product(x.shape[a] for a in axes)
+    return compute(div, _sum(x, axes, keep), np.full((), count, x.dtype.numpy))
+
+
+def _on_floats(formula: Callable[[Value, Axes, bool], Value]) -> Callable[..., Item]:
     """A formula on floats, for any numbers."""
-
-    def reduced(x: Item, **where_: Any) -> Item:
-        v = as_value(x)
-        return as_type(formula(floats(v), **where_), v.dtype)  # type: ignore[no-any-return]
-
-    return reduced
+    return lambda x, axes, keep: as_type(formula(floats(x), axes, keep), x.dtype)
 
 
-def _log_sum_exp(x: Value, *, axes: Any, keep_dims: bool) -> Value:
+def _log_sum_exp(x: Value, axes: Axes, keep: bool) -> Value:
     """Of what is left when the largest is taken off, so that nothing overflows."""
-    if not axes or 0 in [x.shape[a] for a in axes]:
-        return log(_sum(exp(x), axes=axes, keep_dims=keep_dims))  # type: ignore[no-any-return]
-    most = reduce_max(x, axes=axes, keep_dims=True)
+    if not axes or (not isinstance(axes, FoundAxes) and 0 in [x.shape[a] for a in axes]):
+        return log(_sum(exp(x), axes, keep))  # type: ignore[no-any-return]
+    most = _joined("reduce_max", x, axes, True)
     most = where(equal(abs(most), np.inf), 0.0, most)
-    total = log(reduce_sum(exp(x - most), axes=axes, keep_dims=keep_dims))
-    return total + (most if keep_dims else reduce_sum(most, axes=axes))  # type: ignore[no-any-return]
+    total = log(_sum(exp(_less(x, most)), axes, keep))
+    if not keep:
+        open_ = isinstance(axes, FoundAxes)
+        most = squeezed(most, axes) if open_ else _sum(most, axes, False)
+    return total + most  # type: ignore[no-any-return]
 
 
-def _of_squares(x: Item, **where_: Any) -> Item:
-    v = as_value(x)
-    return _plain("reduce_sum")(compute(OPS["mul"], v, v), **where_)
+def _less(x: Value, most: Value) -> Value:
+    """x - most, which stretches to x as far as only a run can tell."""
+    if x.shape != most.shape and any(not isinstance(d, int) for d in most.shape):
+        most = OPS["stretch_to"](most, shape=x.shape)
+    return x - most
 
 
 RULES |= {
-    f"Reduce{name}": _reduction(op)
-    for name, op in (
-        ("Sum", _plain("reduce_sum")),
-        ("Prod", _plain("reduce_prod")),
-        ("Max", _extremum("reduce_max", -np.inf)),
-        ("Min", _extremum("reduce_min", np.inf)),
+    f"Reduce{name}": _reduction(formula)
+    for name, formula in (
+        ("Sum", _simple("reduce_sum")),
+        ("Prod", _simple("reduce_prod")),
+        ("Max", _simple("reduce_max")),
+        ("Min", _simple("reduce_min")),
         ("Mean", _mean),
-        ("L1", lambda x, **w: _plain("reduce_sum")(compute(abs, x), **w)),
-        ("L2", _typed(lambda x, **w: sqrt(_sum(x * x, **w)))),
-        ("SumSquare", _of_squares),
-        ("LogSum", _typed(lambda x, **w: log(_sum(x, **w)))),
-        ("LogSumExp", _typed(_log_sum_exp)),
+        ("L1", lambda x, axes, keep: _sum(compute(abs, x), axes, keep)),
+        ("L2", _on_floats(lambda x, axes, keep: sqrt(_sum(x * x, axes, keep)))),
+        ("SumSquare", lambda x, axes, keep: _sum(compute(mul, x, x), axes, keep)),
+        ("LogSum", _on_floats(lambda x, axes, keep: log(_sum(x, axes, keep)))),
+        ("LogSumExp", _on_floats(_log_sum_exp)),
     )
 }
 
 
-def _index_reduction(op: Any) -> Rule:
+def _index_reduction(op: Op) -> Rule:
     def apply(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
         v = as_value(x)
         axis = axis_of(attrs.get("axis", 0), v.rank)
@@ -145,11 +155,14 @@ def _index_reduction(op: Any) -> Rule:
 RULES |= {"ArgMax": _index_reduction(argmax), "ArgMin": _index_reduction(argmin)}
 
 
-def _running(op: Any, name: str) -> None:
+def _running(op: Op, name: str) -> None:
     @rule(name)
     def apply(_: Reader, attrs: dict[str, Any], x: Item, axis: Item) -> Item:
-        where_ = axis_of(int(known(axis, "axis").item()), len(shape_of(x)))
         options = {k: bool(attrs.get(k, 0)) for k in ("exclusive", "reverse")}
+        if is_open(axis):
+            v = as_value(x)
+            return along(v, as_value(axis), lambda i: compute(op, v, axis=i, **options))
+        where_ = axis_of(int(known(axis, "axis").item()), len(shape_of(x)))
         return compute(op, x, axis=where_, **options)
 
 

@@ -13,18 +13,24 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
+from converter.found_sizes import traced
 from converter.onnx_rules.common import (
+    READING,
     Item,
     Reader,
     as_type,
     as_value,
     axis_of,
     compute,
+    floats,
     indices,
     integers,
     iota,
     known,
+    length,
     rule,
+    shape_of,
+    static,
 )
 from converter.onnx_rules.windows import to_channels_first, to_channels_last
 from ir.dtype import DType
@@ -33,9 +39,9 @@ from ir.ops.compare import greater, greater_equal, less, less_equal, logical_and
 from ir.ops.elementwise import abs, add, ceil, div, floor, maximum, minimum, mul, sub
 from ir.ops.index import gather
 from ir.ops.linalg import matmul
-from ir.ops.reduce import count, reduce_sum
-from ir.ops.shaping import reshape, transpose
-from ir.symbol import Dim
+from ir.ops.reduce import reduce_sum
+from ir.ops.shaping import cast, concat, reshape, slice_axis, transpose
+from ir.symbol import Dim, Expr
 
 FINEST = 64  # the largest denominator of a scale that a free size is multiplied with
 
@@ -64,17 +70,29 @@ def _resized(attrs: dict[str, Any], x: Item, roi: Item, scales: Item, sizes: Ite
                                 if a < 2)  # fmt: skip
     if image:
         v = to_channels_last(v)
-    places = {a: {0: 0, 1: 3, 2: 1, 3: 2}[a] if image else a for a in axes}
-    for i, (axis, size, scale) in enumerate(_targets(attrs, v, places, axes, scales, sizes)):
-        if size is None:
-            continue
-        ends = (None, None)
-        if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-            region = known(roi, "roi").astype(np.float64)
-            ends = region[i], region[i + len(axes)]
-        v = _along(attrs, v, axis, size, scale, ends)
+    crops = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    ends = _region(roi, len(axes)) if crops else None
+    spans = None if ends is None else compute(sub, *reversed(ends))
+    places = [{0: 0, 1: 3, 2: 1, 3: 2}[a] if image else a for a in axes]
+    own = [v.shape[a] for a in places]
+    for i, (size, scale) in enumerate(_targets(attrs, v, own, scales, sizes, spans)):
+        if crops or not (size == own[i] and isinstance(scale, float) and scale == 1):
+            part = (None, None) if ends is None else tuple(_one(e, i) for e in ends)
+            v = _along(attrs, v, places[i], size, scale, part)
     y = to_channels_first(v, 4) if image else v
     return y if y.dtype is kind else as_type(y, kind)
+
+
+def _region(roi: Item, rank: int) -> tuple[Item, Item]:
+    """Where the part of each axis that is taken starts and ends, in units of the axis."""
+    if isinstance(roi, Value) and traced(roi) is None:
+        return slice_axis(roi, 0, rank, axis=0), slice_axis(roi, rank, 2 * rank, axis=0)
+    region = known(roi, "roi").astype(np.float64)
+    return region[:rank], region[rank:]
+
+
+def _one(ends: Item, i: int) -> Item:
+    return ends[i] if isinstance(ends, np.ndarray) else _element(as_value(ends), i)
 
 
 def _is_kept(i: int, axis: int, scales: Item, sizes: Item, x: Value) -> bool:
@@ -87,34 +105,51 @@ def _is_kept(i: int, axis: int, scales: Item, sizes: Item, x: Value) -> bool:
 
 
 def _targets(
-    attrs: dict[str, Any], x: Value, places: dict[int, int], axes: Sequence[int], scales: Item,
-    sizes: Item,
-) -> list[tuple[int, Dim | None, Item]]:  # fmt: skip
-    """For each axis: where it is, its new size (None: it stays) and its scale."""
-    own = [x.shape[places[a]] for a in axes]
-    crops = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
-    if sizes is not None and np.prod(np.shape(sizes)) != 0:
-        wanted = integers(sizes, "sizes")
-        policy = attrs.get("keep_aspect_ratio_policy", "stretch")
-        if policy != "stretch":
-            ratios = [Fraction(w, o) for w, o in zip(wanted, own, strict=True)]
-            ratio = min(ratios) if policy == "not_larger" else max(ratios)
-            wanted = [int(ratio * o + Fraction(1, 2)) for o in own]
-            found = [float(ratio)] * len(own)
-        else:
-            found = [_ratio(x, places[a], w) for a, w in zip(axes, wanted, strict=True)]
-        rows = zip(axes, own, wanted, found, strict=True)
-        return [(places[a], None if w == o and not crops else w, s) for a, o, w, s in rows]
-    factors = known(scales, "scales").astype(np.float64).ravel()
-    rows = zip(axes, own, factors, strict=True)
-    return [(places[a], None if f == 1 and not crops else _scaled(o, f), f) for a, o, f in rows]
+    attrs: dict[str, Any], x: Value, own: Sequence[Dim], scales: Item, sizes: Item, spans: Any
+) -> list[tuple[Dim, Item]]:
+    """For each axis its new size and its scale; `spans`: the part of each axis that is taken."""
+    if sizes is not None and shape_of(sizes) != (0,):
+        return _to_sizes(attrs, x, own, sizes)
+    if not isinstance(scales, Value):
+        factors = known(scales, "scales").astype(np.float64).ravel()
+        if spans is None or isinstance(spans, np.ndarray):
+            grown = factors if spans is None else factors * spans
+            return [(_scaled(o, g), f) for o, g, f in zip(own, grown, factors, strict=True)]
+        scales = factors
+    factors = floats(scales)
+    grown = factors if spans is None else factors * floats(spans)
+    lengths = [_length(o) for o in own]
+    column = concat(*(reshape(floats(v), shape=(1,)) for v in lengths), axis=0)
+    new = READING.get().found.sizes(cast(floor(column * grown), to=DType.i32))
+    return [(n, _element(factors, i)) for i, n in enumerate(new)]
 
 
-def _ratio(x: Value, axis: int, wanted: Dim) -> Item:
-    own = x.shape[axis]
-    if isinstance(own, int) and isinstance(wanted, int):
-        return np.float64(wanted / max(own, 1))
-    return compute(div, _length(x, axis, wanted), _length(x, axis, own))
+def _to_sizes(
+    attrs: dict[str, Any], x: Value, own: Sequence[Dim], sizes: Item
+) -> list[tuple[Dim, Item]]:
+    policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+    wanted = integers(sizes, "sizes")
+    ratios = [
+        compute(div, as_type(_length(w), DType.f32), as_type(_length(o), DType.f32))
+        if isinstance(w, Expr) or isinstance(o, Expr)
+        else np.float64(w / max(o, 1))
+        for w, o in zip(wanted, own, strict=True)
+    ]
+    if policy == "stretch":
+        return list(zip(wanted, ratios, strict=True))
+    ratio = ratios[0]
+    for other in ratios[1:]:
+        ratio = compute(minimum if policy == "not_larger" else maximum, ratio, other)
+    half = np.float64(0.5)
+    new = [compute(floor, compute(add, compute(mul, ratio, _length(o)), half)) for o in own]
+    if any(isinstance(n, Value) for n in new):
+        column = concat(*(reshape(floats(n), shape=(1,)) for n in new), axis=0)
+        return [(n, ratio) for n in READING.get().found.sizes(cast(column, to=DType.i32))]
+    return [(int(n), ratio) for n in new]
+
+
+def _element(v: Value, i: int) -> Value:
+    return reshape(slice_axis(v, i, i + 1, axis=0), shape=())  # type: ignore[no-any-return]
 
 
 def _scaled(size: Dim, factor: float) -> Dim:
@@ -124,20 +159,16 @@ def _scaled(size: Dim, factor: float) -> Dim:
     return size * exact.numerator // exact.denominator
 
 
-def _length(x: Value, axis: int, size: Dim) -> Item:
+def _length(size: Dim) -> Item:
     """A size as a number to compute with."""
-    if isinstance(size, int):
-        return np.float64(size)
-    if size == x.shape[axis]:
-        return count(x, axes=(axis,))
-    return count(as_value(iota(size)), axes=(0,))
+    return np.float64(size) if isinstance(size, int) else floats(length(size))
 
 
 def _along(
-    attrs: dict[str, Any], x: Value, axis: int, size: Dim, scale: Item, ends: tuple[Any, Any]
+    attrs: dict[str, Any], x: Value, axis: int, size: Dim, scale: Item, ends: tuple[Item, Item]
 ) -> Value:
     mode = attrs.get("mode", "nearest")
-    own, new = _length(x, axis, x.shape[axis]), _length(x, axis, size)
+    own, new = _length(x.shape[axis]), _length(size)
     at = _places(attrs, as_type(iota(size), DType.f64 if isinstance(size, int) else DType.f32),
                  scale, own, new, ends)  # fmt: skip
     if mode == "nearest":
@@ -156,7 +187,7 @@ def _along(
 
 
 def _places(
-    attrs: dict[str, Any], x: Item, scale: Item, own: Item, new: Item, ends: tuple[Any, Any]
+    attrs: dict[str, Any], x: Item, scale: Item, own: Item, new: Item, ends: tuple[Item, Item]
 ) -> Item:
     """Where each new element lies among the old ones."""
     half, one = np.float64(0.5), np.float64(1)
@@ -171,7 +202,8 @@ def _places(
         case "pytorch_half_pixel":
             return compute(where, compute(greater, new, one), centred, compute(mul, x, one * 0))
         case "align_corners":
-            steps = compute(maximum, compute(sub, new, one), one)
+            steps = compute(sub, compute(mul, scale, own), one)  # the size before it is rounded
+            steps = compute(where, compute(greater, new, one), steps, one)
             return compute(div, compute(mul, x, compute(sub, own, one)), steps)
         case "asymmetric":
             return compute(div, x, scale)
@@ -180,11 +212,11 @@ def _places(
         case "tf_crop_and_resize":
             first, last = ends
             reach = compute(sub, own, one)
-            step = compute(div, compute(mul, np.float64(last - first), reach),
+            step = compute(div, compute(mul, compute(sub, last, first), reach),
                            compute(maximum, compute(sub, new, one), one))  # fmt: skip
-            many = compute(add, compute(mul, np.float64(first), reach), compute(mul, x, step))
-            single = compute(add, compute(mul, np.float64((first + last) / 2), reach),
-                             compute(mul, x, one * 0))  # fmt: skip
+            many = compute(add, compute(mul, first, reach), compute(mul, x, step))
+            middle = compute(mul, compute(add, first, last), half)
+            single = compute(add, compute(mul, middle, reach), compute(mul, x, one * 0))
             return compute(where, compute(greater, new, one), many, single)
         case other:
             raise ConvertError(f"coordinate_transformation_mode {other!r}")
@@ -261,12 +293,18 @@ def _kernel(attrs: dict[str, Any], distance: Item) -> Item:
 
 
 def _filtered(attrs: dict[str, Any], x: Value, axis: int, at: Item, scale: Item) -> Value:
-    """With a kernel as wide as a new element is: a product with a matrix of weights."""
-    own = as_type(iota(x.shape[axis]), DType.f64 if isinstance(at, np.ndarray) else DType.f32)
+    """With a kernel as wide as a new element is: a product with a matrix of weights. What a kernel
+    has beyond the ends is given to these, unless it is to be left out."""
+    (n,) = static((x.shape[axis],), "antialias")
+    beyond = 0 if attrs.get("exclude_outside") else 2 * n
+    places = np.arange(-beyond, n + beyond)
     column = at[:, None] if isinstance(at, np.ndarray) else reshape(at, shape=(*at.shape, 1))
     narrow = compute(minimum, scale, np.float64(1))
-    far = compute(mul, compute(abs, compute(sub, own, column)), narrow)
-    weights = _kernel(attrs, far)
+    far = compute(abs, compute(sub, places.astype(np.float64), column))
+    weights = _kernel(attrs, compute(mul, far, narrow))
+    if beyond:
+        ends = np.eye(n)[np.clip(places, 0, n - 1)]
+        weights = compute(matmul, weights, ends)
     total = compute(reduce_sum, weights, axes=(1,), keep_dims=True)
     matrix = as_value(compute(div, weights, total))
     rest = tuple(i for i in range(x.rank) if i != axis)

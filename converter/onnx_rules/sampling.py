@@ -15,6 +15,8 @@ from converter.onnx_rules.common import (
     floats,
     indices,
     integers,
+    iota,
+    length,
     product,
     rule,
     static,
@@ -28,7 +30,6 @@ from ir.ops.elementwise import clip, floor, maximum
 from ir.ops.elementwise import round as rounded
 from ir.ops.index import gather
 from ir.ops.integers import mod
-from ir.ops.linalg import matmul
 from ir.ops.reduce import reduce_max, reduce_mean
 from ir.ops.scatter import gather_nd
 from ir.ops.shaping import cast, concat, reshape, slice_axis, transpose
@@ -177,13 +178,15 @@ def roi_align(_: Reader, attrs: dict[str, Any], x: Item, rois: Item, batch: Item
     xs = reshape(xs, shape=(n, 1, across))
     rows = reshape(_rows(v), shape=(v.shape[0] * h * w, v.shape[1]))
     base = reshape(as_value(indices(batch)) * (h * w), shape=(n, 1, 1))
+    most = attrs.get("mode", "avg") == "max"
     total = None
     for at, weight in _combined([_clamped_taps(ys, h), _clamped_taps(xs, w)], (h, w)):
         part = gather(rows, cast(at, to=DType.i32) + base)
         part = part * reshape(weight, shape=(*weight.shape, 1))
-        total = part if total is None else total + part
+        # ONNX's maximum is over the weighed corners, not over their sums
+        total = part if total is None else maximum(total, part) if most else total + part
     apart = reshape(total, shape=(n, out[0], points, out[1], points, v.shape[1]))
-    join = reduce_max if attrs.get("mode", "avg") == "max" else reduce_mean
+    join = reduce_max if most else reduce_mean
     return transpose(join(apart, axes=(2, 4)), perm=(0, 3, 1, 2))  # type: ignore[no-any-return]
 
 
@@ -243,15 +246,28 @@ def _picked(v: Value, *at: int) -> Value:
 
 @rule("AffineGrid")
 def affine_grid(_: Reader, attrs: dict[str, Any], theta: Item, size: Item) -> Item:
-    _n, _c, *spatial = static(tuple(integers(size, "size")), "size")
+    spatial = integers(size, "size")[2:]
     align = bool(attrs.get("align_corners", 0))
+    t, rank = floats(theta), len(spatial)
+    n = t.shape[0]
     lines = []
-    for s in spatial:
-        steps = np.arange(s, dtype=np.float64)
-        lines.append(steps * 2 / max(s - 1, 1) - 1 if align else (steps * 2 + 1) / s - 1)
-    mesh = np.meshgrid(*lines, indexing="ij")
-    base = np.stack([*mesh[::-1], np.ones_like(mesh[0])], axis=-1).astype(np.float32)
-    t = floats(theta)
-    flat = Constant(base.reshape(-1, len(spatial) + 1))
-    y = matmul(flat, t, transpose_b=True)
-    return reshape(y, shape=(t.shape[0], *spatial, len(spatial)))  # type: ignore[no-any-return]
+    for axis, s in enumerate(spatial):
+        steps, many = floats(iota(s)), floats(np.asarray(s) if isinstance(s, int) else length(s))
+        if align:
+            line = steps * 2.0 / maximum(many - 1.0, 1.0) - 1.0
+        else:
+            line = (steps * 2.0 + 1.0) / many - 1.0
+        lines.append(reshape(line, shape=(s, *(1,) * (rank - 1 - axis))))
+    rows = []
+    for k in range(rank):
+        weights = [reshape(_cell(t, k, j), shape=(n, *(1,) * rank)) for j in range(rank + 1)]
+        total = weights[rank]
+        for weight, line in zip(weights, reversed(lines), strict=False):
+            total = total + weight * line
+        rows.append(reshape(total, shape=(n, *spatial, 1)))
+    return concat(*rows, axis=rank + 1)  # type: ignore[no-any-return]
+
+
+def _cell(t: Value, i: int, j: int) -> Value:
+    """[n,r,c] -> [n,1,1] of one row and column."""
+    return slice_axis(slice_axis(t, i, i + 1, axis=1), j, j + 1, axis=2)  # type: ignore[no-any-return]

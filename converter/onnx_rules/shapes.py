@@ -16,8 +16,11 @@ from converter.onnx_rules.common import (
     axis_of,
     check_count,
     compute,
+    indices,
     integers,
+    iota,
     known,
+    length,
     number,
     product,
     rule,
@@ -25,13 +28,22 @@ from converter.onnx_rules.common import (
     static,
     without_nan,
 )
-from converter.onnx_rules.found import expand_to_found, range_found, reshape_to_found, slice_found
-from ir.graph import Value
+from converter.onnx_rules.found import (
+    expand_to_found,
+    fitted,
+    range_found,
+    reshape_to_found,
+    slice_found,
+)
+from converter.onnx_rules.found_axes import FoundAxes, is_open, squeezed, unsqueezed
+from ir.graph import Constant, Value
 from ir.op import OPS
 from ir.ops.rules import broadcast
+from ir.ops.shaping import split as split_at
 from ir.ops.shaping import tile
-from ir.symbol import Dim, Expr
+from ir.symbol import Dim, Expr, maximum
 
+WRAPS = 2**10  # times that a pad may go around an axis
 FAR = 2**29  # elements: no axis of a model is longer, exporters mean its end
 
 
@@ -111,6 +123,8 @@ def transpose(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
 @rule("Squeeze")
 def squeeze(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> Item:
     old = shape_of(x)
+    if is_open(axes):
+        return squeezed(as_value(x), FoundAxes.of(as_value(axes), len(old)))
     chosen = axes_of(attrs, axes, len(old)) or tuple(i for i, d in enumerate(old) if d == 1)
     return reshaped(x, [d for i, d in enumerate(old) if i not in chosen])
 
@@ -118,6 +132,9 @@ def squeeze(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> Ite
 @rule("Unsqueeze")
 def unsqueeze(_: Reader, attrs: dict[str, Any], x: Item, axes: Item = None) -> Item:
     dims = list(shape_of(x))
+    if is_open(axes):
+        rank = len(dims) + int(product(as_value(axes).shape))
+        return unsqueezed(as_value(x), FoundAxes.of(as_value(axes), rank))
     raw = attrs["axes"] if axes is None else integers(axes, "axes")
     for axis in sorted(axis_of(int(a), len(dims) + len(raw)) for a in raw):
         dims.insert(axis, 1)
@@ -174,13 +191,13 @@ def _bounds(start: Any, end: Any, step: int, size: Dim) -> tuple[Dim, Dim]:
 
 
 @rule("Split")
-def split(_: Reader, attrs: dict[str, Any], x: Item, sizes: Item = None) -> list[Item]:
+def split(reader: Reader, attrs: dict[str, Any], x: Item, sizes: Item = None) -> list[Item]:
     dims = shape_of(x)
     axis = axis_of(attrs.get("axis", 0), len(dims))
     parts = attrs.get("split") if sizes is None else integers(sizes, "split")
     if parts is None:
         (total,) = static((dims[axis],), "split")
-        count = attrs.get("num_outputs", 2)
+        count = attrs.get("num_outputs", reader.results)
         most = -(-total // count)
         parts = [min(most, total - i * most) for i in range(count)]
     out, at = [], 0
@@ -224,7 +241,10 @@ def pad(
     value: Item = None,
     axes: Item = None,
 ) -> Item:
+    """Negative pads cut; `wrap` goes on from the other end."""
     rank = len(shape_of(x))
+    if is_open(axes):
+        pads, axes = _by_axis(as_value(pads), as_value(axes), rank), None
     amounts = integers(pads, "pads") if pads is not None else list(attrs.get("pads", ()))
     chosen = list(range(rank))
     if axes is not None:
@@ -232,9 +252,64 @@ def pad(
     before, after = [0] * rank, [0] * rank
     for i, axis in enumerate(chosen):
         before[axis], after[axis] = amounts[i], amounts[i + len(chosen)]
-    fill = float(attrs.get("value", 0.0)) if value is None else number(value, "value")
+    x, before, after = _cut(x, before, after)
     mode = attrs.get("mode", "constant")
-    return compute(OPS["pad"], x, before=tuple(before), after=tuple(after), mode=mode, value=fill)
+    if mode == "wrap":
+        return _wrapped(as_value(x), before, after)
+    options = {"before": tuple(before), "after": tuple(after), "mode": mode}
+    fill = np.asarray(attrs.get("value", 0.0)) if value is None else value
+    if isinstance(fill, np.ndarray):
+        return compute(OPS["pad"], x, **options, value=number(fill, "value"))
+    v = as_value(x)  # what the model computes stands where a padded mask has nothing
+    everywhere = OPS["broadcast_to"](Constant(np.ones((), np.bool_)), shape=v.shape)
+    inside = OPS["pad"](everywhere, **options)
+    single = OPS["reshape"](as_value(fill), shape=())
+    return OPS["where"](inside, OPS["pad"](v, **options), single)
+
+
+def _by_axis(pads: Value, axes: Value, rank: int) -> Value:
+    """Pads of some axes, which a run knows, as those of every axis."""
+    at = OPS["reshape"](as_value(indices(axes)), shape=(axes.shape[0],))
+    none = Constant(np.zeros(rank, pads.dtype.numpy))
+    sides = split_at(pads, (axes.shape[0],) * 2, axis=0)
+    return OPS["concat"](*(OPS["scatter_elements"](none, at, p) for p in sides), axis=0)
+
+
+def _cut(x: Item, before: list[Dim], after: list[Dim]) -> tuple[Item, list[Dim], list[Dim]]:
+    """x without what negative pads take away, and the pads that are left."""
+    if all(isinstance(p, Expr) or p >= 0 for p in (*before, *after)):
+        return x, before, after
+    v = as_value(x)
+    begin = tuple(-min(b, 0) for b in before)
+    end = tuple(d + min(a, 0) for d, a in zip(v.shape, after, strict=True))
+    y = OPS["slice"](v, begin=begin, end=end, step=(1,) * v.rank)
+    return y, [max(b, 0) for b in before], [max(a, 0) for a in after]
+
+
+def _wrapped(x: Value, before: list[Dim], after: list[Dim]) -> Value:
+    for axis, (b, a) in enumerate(zip(before, after, strict=True)):
+        (n,) = static((x.shape[axis],), "wrap")
+        at = as_value(iota(b + n + a))
+        at = OPS["mod"](at - length(b) + n * WRAPS, Constant(np.int32(n)))
+        x = x if a == b == 0 else OPS["gather"](x, at, axis=axis)
+    return x
+
+
+@rule("CenterCropPad")
+def center_crop_pad(_: Reader, attrs: dict[str, Any], x: Item, shape: Item) -> Item:
+    v = as_value(x)
+    axes = [axis_of(a, v.rank) for a in attrs.get("axes", range(v.rank))]
+    wanted = dict(zip(axes, integers(shape, "shape"), strict=True))
+    pairs = [(d, wanted.get(i, d)) for i, d in enumerate(v.shape)]
+    cut = [maximum(d - w, 0) for d, w in pairs]
+    begin = [c // 2 for c in cut]
+    end = [b + d - c for b, c, (d, _) in zip(begin, cut, pairs, strict=True)]
+    grown = [maximum(w - d, 0) for d, w in pairs]
+    y = OPS["slice"](v, begin=tuple(begin), end=tuple(end), step=(1,) * v.rank)
+    before = tuple(g // 2 for g in grown)
+    after = tuple(g - b for g, b in zip(grown, before, strict=True))
+    y = OPS["pad"](y, before=before, after=after)
+    return fitted(y, tuple(w for _, w in pairs))
 
 
 @rule("Range")

@@ -22,7 +22,7 @@ def caught(source: object, folder: Path) -> ConvertError:
 
 def test_operators_and_uses_without_a_counterpart_are_listed_together(tmp_path: Path) -> None:
     source = model(
-        [("TfIdfVectorizer", ["x"], ["a"], {"name": "words"}),
+        [("StringNormalizer", ["x"], ["a"], {"name": "words"}),
          ("Relu", ["a"], ["b"], {"name": "behind"}),  # no place of its own: it follows
          ("LayerNormalization", ["x", "x"], ["c"], {"name": "norm", "axis": 7}),
          ("Gelu", ["x"], ["d"], {"name": "act", "approximate": "roughly"}),
@@ -32,10 +32,10 @@ def test_operators_and_uses_without_a_counterpart_are_listed_together(tmp_path: 
     error = caught(source, tmp_path)
     assert isinstance(error, UnsupportedError)
     assert [(p.operator, p.name, p.index) for p in error.places] == [
-        ("TfIdfVectorizer", "words", 0), ("LayerNormalization", "norm", 2), ("Gelu", "act", 3),
+        ("StringNormalizer", "words", 0), ("LayerNormalization", "norm", 2), ("Gelu", "act", 3),
     ]  # fmt: skip
     message = str(error)
-    assert "TfIdfVectorizer ×1 (words; models hold no text: cut the graph" in message
+    assert "StringNormalizer ×1 (words; models hold no text: cut the graph" in message
     assert "LayerNormalization ×1 (norm): " in message
     assert "Gelu ×1 (act): " in message
     assert "behind" not in message
