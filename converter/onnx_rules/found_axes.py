@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.errors import ConvertError
 from converter.found_sizes import as_i32, traced
 from converter.onnx_rules.common import READING, Item, as_type, as_value, compute, iota
 from converter.onnx_rules.found import fitted
@@ -47,9 +48,11 @@ class FoundAxes:
         flat = as_i32(axes if axes.rank else reshape(axes, shape=(1,)))
         flat = where(less(flat, 0), flat + rank, flat)
         (count,) = flat.shape
+        if not isinstance(count, int) or count > rank:
+            raise ConvertError(f"{count} of {rank} axes")
         column = reshape(flat, shape=(count, 1))
         same = OPS["cast"](equal(column, Constant(np.arange(rank, dtype=np.int32))), to=DType.i32)
-        return FoundAxes(reduce_max(same, axes=(0,)), rank, int(count))
+        return FoundAxes(reduce_max(same, axes=(0,)), rank, count)
 
     def others(self) -> Value:
         """The axes that are not meant, in order: int32[rank - count]"""

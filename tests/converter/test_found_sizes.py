@@ -171,7 +171,56 @@ def test_sizes_that_a_source_does_not_name_are_free_each_by_itself(tmp_path: Pat
     assert lite.load(tmp_path / "m.ms").inputs()[0].shape == ("x_0", "x_1", "x_2", "x_3")
 
 
-def test_what_only_a_run_could_tell_of_axes_is_refused_in_one_line(tmp_path: Path) -> None:
-    model = made([("Squeeze", ["x", "a"], ["y"], {})], X_IN | {"a": ("i", [1])}, ["y"])
-    with pytest.raises(ConvertError, match=r"node 0 Squeeze .*axes is computed by the model"):
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize("kind", ["ReduceSum", "ReduceMax", "ReduceLogSumExp"])
+def test_reductions_over_axes_that_are_inputs(tmp_path: Path, kind: str, keep: int) -> None:
+    model = made([(kind, ["x", "a"], ["y"], {"keepdims": keep})], X_IN | {"a": ("i", [2])}, ["y"])
+    feeds = [{"x": X / 24, "a": i64(*a)} for a in [(0, 1), (-1, 0), (2, 1)]]
+    agrees(model, tmp_path / "m.ms", *feeds)
+
+
+def test_axes_that_are_inputs(tmp_path: Path) -> None:
+    nodes: Nodes = [
+        ("CumSum", ["x", "a"], ["c"], {"reverse": 1}),
+        ("Unsqueeze", ["x", "b"], ["u"], {}),
+        ("Squeeze", ["u", "b"], ["s"], {}),
+    ]
+    model = made(nodes, X_IN | {"a": ("i", []), "b": ("i", [1])}, ["c", "u", "s"])
+    feeds = [{"x": X, "a": np.array(a), "b": i64(b)} for a, b in [(0, 0), (-1, 2), (1, -1)]]
+    agrees(model, tmp_path / "m.ms", *feeds)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
+def test_pads_along_axes_that_are_inputs(tmp_path: Path, mode: str) -> None:
+    value = "v" if mode == "constant" else ""
+    inputs = X_IN | {"p": ("i", [4]), "a": ("i", [2])} | ({"v": ("f", [])} if value else {})
+    model = made([("Pad", ["x", "p", value, "a"], ["y"], {"mode": mode})], inputs, ["y"], opset=19)
+    feeds = [
+        {"x": X, "p": i64(1, 0, 2, 1), "a": i64(*a)}
+        | ({"v": np.array(7, np.float32)} if value else {})
+        for a in [(0, 2), (-1, 1)]
+    ]
+    agrees(model, tmp_path / "m.ms", *feeds)
+
+
+def test_depth_and_parts_that_are_inputs(tmp_path: Path) -> None:
+    nodes: Nodes = [
+        ("OneHot", ["i", "d", "v"], ["h"], {"axis": 1}),
+        ("Split", ["x", "n"], ["a", "b"], {"axis": 2}),
+        ("TopK", ["x", "k"], ["t", "j"], {"axis": 1}),
+    ]
+    inputs = X_IN | {"i": ("i", [2, 3]), "d": ("i", []), "v": ("f", [2]), "n": ("i", [2]),
+                     "k": ("i", [1])}  # fmt: skip
+    model = made(nodes, inputs, ["h", "a", "b", "t", "j"])
+    feeds = [
+        {"x": X, "i": np.array([[0, -1, 2], [1, 1, 0]]), "d": np.array(d),
+         "v": np.float32([-1, 3]), "n": i64(n, 4 - n), "k": i64(k)}
+        for d, n, k in [(3, 1, 2), (4, 3, 1), (3, 0, 3)]
+    ]  # fmt: skip
+    agrees(model, tmp_path / "m.ms", *feeds)
+
+
+def test_axes_that_no_run_could_mean_are_refused_in_one_line(tmp_path: Path) -> None:
+    model = made([("Squeeze", ["x", "a"], ["y"], {})], X_IN | {"a": ("i", [4])}, ["y"])
+    with pytest.raises(ConvertError, match=r"node 0 Squeeze .*4 of 3 axes"):
         convert(model.SerializeToString(), tmp_path / "m.ms")
