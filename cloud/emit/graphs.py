@@ -205,14 +205,14 @@ class _Writer:
         if v.node is None:
             return self.names.of(v)
         texts = [
-            f"({self.expression(x)})" if x.node and x.node.op.name in INFIX else self.expression(x)
+            f"({self.expression(x)})" if x.node and _is_infix(x.node) else self.expression(x)
             for x in v.node.present_inputs
         ]
         return self.value(v.node, texts)
 
     def value(self, node: Node, texts: Sequence[str] | None = None) -> str:
         """What a node computes; `texts`: of its inputs, in place of their names."""
-        if node.op.name in INFIX and node.attrs == node.op.attrs:
+        if _is_infix(node) and node.attrs == node.op.attrs:
             return self._infix(node, texts)
         args = list(texts) if texts else [self.names.of(v) for v in node.inputs]
         while args and args[-1] == "None":
@@ -237,7 +237,13 @@ def _tests(graph: Graph) -> set[Node]:
     uses = Counter(v for n in graph.nodes for v in n.present_inputs)
     uses.update(graph.roots)
     predicates = (n.present_inputs[0] for n in graph.nodes if n.op.name == "cond")
-    return {v.node for v in predicates if v.node and v.node.op.name in INFIX and uses[v] == 1}
+    return {v.node for v in predicates if v.node and _is_infix(v.node) and uses[v] == 1}
+
+
+def _is_infix(node: Node) -> bool:
+    """Whether numpy's sign is the operator: `/` of integers gives floats, where ours gives none."""
+    whole = node.op.name == "div" and not node.results[0].dtype.is_float
+    return node.op.name in INFIX and not whole
 
 
 def _sizes(graph: Graph, names: _Names) -> list[str]:

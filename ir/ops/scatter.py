@@ -25,12 +25,6 @@ class Reduction(Enum):
     minimum = "min"
 
 
-_JOINED = {
-    Reduction.add: np.add,
-    Reduction.mul: np.multiply,
-    Reduction.maximum: np.maximum,
-    Reduction.minimum: np.minimum,
-}
 NUMBERS = (DType.f32, DType.f64, DType.i32, DType.i64)
 
 
@@ -54,8 +48,14 @@ def _write(x, at, updates, reduction):
     y = x.astype(np.result_type(x, updates))  # one of them may be a constant of fewer bits
     if reduction is Reduction.none:
         y[at] = updates
+    elif reduction is Reduction.add:
+        np.add.at(y, at, updates)
+    elif reduction is Reduction.mul:
+        np.multiply.at(y, at, updates)
+    elif reduction is Reduction.maximum:
+        np.maximum.at(y, at, updates)
     else:
-        _JOINED[reduction].at(y, at, updates)
+        np.minimum.at(y, at, updates)
     return y
 
 
