@@ -14,7 +14,6 @@ import numpy as np
 from cloud import autodiff, forward, parse
 from cloud.autodiff.values import or_zeros
 from cloud.compile.simplify import simplify
-from cloud.emit import python_source
 from cloud.transform import Traced, transform
 from cloud.trees import arrays_like, is_float, leaves, packed, rebuilt
 from cloud.wrt import Wrt, chosen_by, numbers_in
@@ -141,6 +140,8 @@ def grad_source(f: Callable[..., Any], *examples: Any, wrt: Wrt = 0) -> str:
     `examples`: arrays, structures of them, or shapes of float32 arrays, one for each argument;
     without them every argument is a scalar.
     """
+    from cloud.emit import python_source  # few programs print theirs
+
     if not examples:
         examples = ((),) * len(argument_names(f))
     args = tuple(_example(x) for x in examples)

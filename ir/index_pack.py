@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,15 @@ def pack(index: IndexRows) -> bytes:
         getattr(fb, f"IndexAdd{name}")(b, offset)
     b.Finish(fb.IndexEnd(b), file_identifier=b"MSPN")
     return bytes(b.Output())
+
+
+def placed(index: bytes, offsets: Sequence[int]) -> bytes:
+    """A packed index with the offsets of its segments, which leave all else where it is."""
+    made = bytearray(index)
+    root = fb.Index.GetRootAs(made)
+    for i, offset in enumerate(offsets):
+        struct.pack_into("<Q", made, root.Segments(i)._tab.Pos, offset)  # a segment's first column
+    return bytes(made)
 
 
 def _entry(b: flatbuffers.Builder, entry: EntryRows) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ir.dtype import DType
 from ir.errors import FormatError, GraphError
 from ir.graph import Constant, Graph, Model, Node, Value, Weight
 from ir.in_place import in_place_order
-from ir.index_pack import EntryRows, IndexRows, Row, pack
+from ir.index_pack import EntryRows, IndexRows, Row, pack, placed
 from ir.index_words import (
     MAX_ELEMENTS,
     MAX_ENTRIES,
@@ -37,10 +37,14 @@ ALIGN_TENSOR = 16
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds: `index(offsets)` gives its bytes for segments at these places."""
+    """What a file holds: its index, for segments that are placed nowhere yet, and these."""
 
-    index: Callable[[Sequence[int]], bytes]
+    index: bytes
     segments: list[bytes]
+
+    def placed(self, offsets: Sequence[int]) -> bytes:
+        """The index for segments at these places."""
+        return placed(self.index, offsets)
 
 
 def encode(model: Model, *, strip_names: bool) -> Content:
@@ -58,21 +62,17 @@ def encode(model: Model, *, strip_names: bool) -> Content:
     symbol_rows = [(writer.names.put(s), *r) for s, r in zip(writer.symbols, ranges, strict=True)]
     hashes = [hashlib.sha256(s).digest() for s in segments]
 
-    def index(offsets: Sequence[int]) -> bytes:
-        return pack(
-            IndexRows(
-                weights=weights,
-                entries=writer.entries,
-                symbols=symbol_rows,
-                expressions=writer.words.expressions,
-                pool=writer.words.pool,
-                names=bytes(writer.names.data),
-                segments=list(zip(offsets, map(len, segments), hashes, strict=True)),
-                metadata=model.metadata,
-            )
-        )
-
-    return Content(index, segments)
+    index = IndexRows(
+        weights=weights,
+        entries=writer.entries,
+        symbols=symbol_rows,
+        expressions=writer.words.expressions,
+        pool=writer.words.pool,
+        names=bytes(writer.names.data),
+        segments=[(0, len(s), digest) for s, digest in zip(segments, hashes, strict=True)],
+        metadata=model.metadata,
+    )
+    return Content(pack(index), segments)
 
 
 class _Writer:

@@ -14,7 +14,6 @@ from typing import Any
 from ir.errors import FormatError
 from ir.files import write_whole
 from ir.graph import Model
-from ir.index_reader import decode, segment_rows
 from ir.index_writer import encode
 from ir.verify import verify as verify_model
 
@@ -36,12 +35,11 @@ def write(model: Model, *, sign_with: bytes | None = None, strip_names: bool = F
     """
     verify_model(model)
     content = encode(model, strip_names=strip_names)
-    size = len(content.index([0] * len(content.segments)))  # places do not change the size
-    offsets, end = [], size
+    offsets, end = [], len(content.index)
     for segment in content.segments:
         offsets.append(_round_up(end, ALIGN_SEGMENT))
         end = offsets[-1] + len(segment)
-    index = content.index(offsets)
+    index = content.placed(offsets)
     parts, at = [index], len(index)
     for offset, segment in zip(offsets, content.segments, strict=True):
         parts += [bytes(offset - at), segment]
@@ -70,6 +68,8 @@ def read(data: bytes | memoryview, verify: bytes | None = None) -> Model:
         raise FormatError("model file: the index does not have the root hash of the trailer")
     if verify is not None:
         _check_signature(root, signer_key, signature, verify)
+    from ir.index_reader import decode  # whoever only writes reads nothing
+
     return decode(index, _checked_segments(view, index))
 
 
@@ -120,6 +120,8 @@ def _checked_trailer(view: memoryview) -> tuple[int, bytes, bytes, bytes]:
 
 def _checked_segments(view: memoryview, index: bytes) -> list[memoryview]:
     """The segments, at the only places where they may be, with zeros between them."""
+    from ir.index_reader import segment_rows
+
     segments, end = [], len(index)
     for i, (offset, size, digest) in enumerate(segment_rows(index)):
         place = f"model file, segment {i}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +142,18 @@ class Op:
     view: bool  # the result is input 0's bytes under another shape
     onnx: str | None
     tflite: str | None
-    samples: tuple[Case, ...]
-    doc: str
+    sampled: Sequence[Case] | Callable[[], Iterable[Case]]
+
+    @cached_property
+    def samples(self) -> tuple[Case, ...]:
+        """Sample calls, which tests, device cases and the generator run."""
+        return tuple(self.sampled() if callable(self.sampled) else self.sampled)
+
+    @property
+    def doc(self) -> str:
+        import inspect  # nothing that runs asks
+
+        return inspect.getdoc(self.ref) or ""
 
     @property
     def gives_tuple(self) -> bool:
@@ -222,7 +232,7 @@ def op(
     code: int,
     shape: Callable[..., Any],
     grad: Any,
-    samples: Sequence[Case],
+    samples: Sequence[Case] | Callable[[], Iterable[Case]],
     dtype: Any = None,
     results: Sequence[str] = ("y",),
     kernels: Sequence[str] = ("f32",),
@@ -235,20 +245,20 @@ def op(
     function is the operator's: positional = tensors (default None = optional, *xs = any number),
     keyword-only = attributes. `grad(g, y, *inputs, **attrs)` returns one gradient (or None) for
     each input; with several results g and y are tuples, and an unused g is None.
+    `samples` may be a function, where they are dear to make: it is called when somebody asks.
     `results=ANY_RESULTS`: the rules return lists, as long as the attributes want.
     `dtype` is a rule, a fixed DType, or None: all inputs share one type and the result has it."""
 
     def declare(ref: Callable[..., Any]) -> Op:
-        params = list(inspect.signature(ref).parameters.values())
-        tensors = [p for p in params if p.kind is not p.KEYWORD_ONLY]
+        tensors, attrs = _parameters(ref)
         new = Op(
             name=ref.__name__,
             code=code,
             family=ref.__module__.rpartition(".")[2],
-            inputs=tuple(p.name for p in tensors),
-            optional=sum(p.default is None for p in tensors),
-            variadic=any(p.kind is p.VAR_POSITIONAL for p in tensors),
-            attrs={p.name: p.default for p in params if p.kind is p.KEYWORD_ONLY},
+            inputs=tensors,
+            optional=len(ref.__defaults__ or ()),
+            variadic=_is_variadic(ref),
+            attrs=attrs,
             results=tuple(results),
             shape=shape,
             dtype=_dtype_rule(ref.__name__, dtype),
@@ -259,15 +269,32 @@ def op(
             view=view,
             onnx=onnx,
             tflite=tflite,
-            samples=tuple(samples),
-            doc=inspect.getdoc(ref) or "",
+            sampled=samples,
         )
         for old in OPS.values():
-            if new.name == old.name or new.code == old.code:
-                raise ValueError(f"{new.name}: name or code {new.code} is already {old.name}'s")
+            if new.name == old.name or code == old.code:
+                raise ValueError(f"{new.name}: name or code {code} is already {old.name}'s")
         return OPS.setdefault(new.name, new)
 
     return declare
+
+
+_VARIADIC = 4  # of a code object's flags: it takes *xs
+
+
+def _is_variadic(ref: Callable[..., Any]) -> bool:
+    return bool(ref.__code__.co_flags & _VARIADIC)
+
+
+def _parameters(ref: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of a reference's tensors, and its attributes with their defaults. (What `inspect`
+    would do, in a tenth of the time: every start of a program declares all operators.)"""
+    code = ref.__code__
+    first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames
+    defaults = ref.__kwdefaults__ or {}
+    more = names[last : last + _is_variadic(ref)]
+    return (*names[:first], *more), {name: defaults[name] for name in names[first:last]}
 
 
 def attr_kind(default: Any) -> str:

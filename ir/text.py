@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 
 from ir.graph import Array, Constant, Function, Graph, Node, Value, Weight, shape_text
-from ir.text_parser import Parser
 from ir.walk import functions, walk
 
 _Functions = Mapping[Function, str]
@@ -56,6 +55,8 @@ def parse_text(
 
     Raises GraphError with the line and the column of what is wrong.
     """
+    from ir.text_parser import Parser
+
     return Parser(text, weights or {}, constants or {}).whole()
 
 

@@ -14,7 +14,6 @@ from ir.errors import GraphError
 from ir.graph import Constant, Function, Graph, Model, Node, Value, Weight, shape_text
 from ir.op import OPS
 from ir.symbol import symbols
-from ir.text import node_line, value_names
 
 
 def verify(what: Graph | Model) -> None:
@@ -167,6 +166,8 @@ class _Checker:
         """One line that says what is wrong; below it the node's own line, the part underlined."""
         if node is None:
             raise GraphError(f"{place}: {what}")
+        from ir.text import node_line, value_names  # only messages need them
+
         line = node_line(self.graph, node)
         text = mark if isinstance(mark, str) else value_names(self.graph)[mark]
         is_result = isinstance(mark, Value) and mark.node is node

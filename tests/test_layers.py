@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -89,3 +90,14 @@ def test_imports_between_the_rooms_of_a_package_run_one_way(package: str) -> Non
     while free := [room for room, read in rooms.items() if not read]:
         rooms = {room: read - set(free) for room, read in rooms.items() if room not in free}
     assert not rooms, f"these import each other: {rooms}"
+
+
+def test_a_program_that_trains_imports_nothing_that_it_may_not_need() -> None:
+    code = "import sys, lite_runtime; from cloud import jit, nn, ops, train; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    rare = {
+        "numpy.random", "multiprocessing", "tqdm", "wave", "ir.text_parser", "ir.index_reader",
+        "ir.formula", "cloud.emit", "cloud.formula", "cloud.data.image",
+    }  # fmt: skip
+    assert not rare & set(done.stdout.split())

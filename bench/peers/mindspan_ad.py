@@ -57,9 +57,9 @@ class Net(nn.Module):
     """A workload's list of nodes, run in order; `layers` holds those with weights by result."""
 
     def __init__(self, w: Any) -> None:
-        self.nodes, rng = w.nodes, np.random.default_rng(0)
+        self.nodes = w.nodes
         self.layers = {
-            n["out"]: layer for n in w.nodes if (layer := layer_of(n, w.spec, rng)) is not None
+            n["out"]: layer for n in w.nodes if (layer := layer_of(n, w.spec)) is not None
         }
 
     def children(self) -> Iterator[tuple[str, nn.Module]]:
@@ -93,10 +93,10 @@ class Net(nn.Module):
 class Embedding(nn.Module):
     """y = the rows of the tokens plus those of their places     i32 [n,t] -> [n,t,size]"""
 
-    def __init__(self, tokens: int, places: int, size: int, rng: np.random.Generator) -> None:
-        self.token = nn.Embedding(tokens, size, rng=rng)
+    def __init__(self, tokens: int, places: int, size: int) -> None:
+        self.token = nn.Embedding(tokens, size, **GIVEN)
         self.weight = self.token.weight
-        self.position = nn.Embedding(places, size, rng=rng).weight
+        self.position = nn.Embedding(places, size, **GIVEN).weight
 
     def forward(self, x: Value) -> Value:
         return self.token(x) + self.position
@@ -110,6 +110,7 @@ PLAIN: dict[str, nn.Layer] = {
     "gap": nn.GlobalAveragePool(),
     "flatten": nn.Flatten(),
 }
+GIVEN: dict[str, Any] = {"init": nn.init.zeros, "rng": None}  # the workload's values come later
 WEIGHTS = {
     "conv2d": {"w": "weight", "b": "bias"},
     "linear": {"w": "weight", "b": "bias"},
@@ -119,24 +120,24 @@ WEIGHTS = {
 }
 
 
-def layer_of(n: dict[str, Any], spec: dict[str, Any], rng: np.random.Generator) -> nn.Module | None:
+def layer_of(n: dict[str, Any], spec: dict[str, Any]) -> nn.Module | None:
     """The layer of a node that has weights."""
     if n["op"] == "linear":
-        return nn.Linear(n["cin"], n["cout"], rng=rng)
+        return nn.Linear(n["cin"], n["cout"], **GIVEN)
     if n["op"] == "bn":
         return nn.BatchNorm(n["c"])
     if n["op"] == "ln":
         return nn.LayerNorm(n["d"])
     if n["op"] == "embed":
         (tokens, size), (places, _) = spec[n["w"]]["shape"], spec[n["pos"]]["shape"]
-        return Embedding(tokens, places, size, rng)
+        return Embedding(tokens, places, size)
     if n["op"] != "conv2d":
         return None
     outputs, inputs, size, _ = spec[n["w"]]["shape"]
-    how: dict[str, Any] = {"stride": n["stride"], "padding": n["pad"], "bias": bool(n["b"])}
+    how = {"stride": n["stride"], "padding": n["pad"], "bias": bool(n["b"]), **GIVEN}
     if n["groups"] == outputs > 1:
-        return nn.DepthwiseConv2d(outputs, size, rng=rng, **how)
-    return nn.Conv2d(inputs * n["groups"], outputs, size, rng=rng, groups=n["groups"], **how)
+        return nn.DepthwiseConv2d(outputs, size, **how)
+    return nn.Conv2d(inputs * n["groups"], outputs, size, groups=n["groups"], **how)
 
 
 def causal(q: Value, k: Value, v: Value, heads: int) -> Value:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cloud.autodiff.split import Halves, Split, Tapes, split
 from cloud.autodiff.values import blank, or_zeros
 from ir.dtype import DType
+from ir.errors import GraphError
 from ir.graph import Constant, Function, Graph, Node, Value
 from ir.op import OPS
 from ir.ops.control import new_tape
@@ -278,8 +279,11 @@ def segmented(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value]:
     So the outer loop keeps each such state, and only one call's tape is there at a time.
     """
     condition, body, every = (node.attrs[k] for k in ("condition", "body", "every"))
-    if any(v.dtype is DType.tape for v in node.results):  # a tape is not kept on a tape
-        return OPS["while_loop"](*inputs, condition=condition, body=body)  # type: ignore[no-any-return]
+    if any(v.dtype is DType.tape for v in node.results):
+        raise GraphError(
+            f"{node!r}: a loop that carries a tape cannot keep each {every}th state, for a tape is "
+            "not kept on a tape; want it without remat, or with an array in the tape's place"
+        )
     turn = Value((), DType.i32)
     below = OPS["less"](turn, _int(every))
     state = [Value(v.shape, v.dtype) for v in body.inputs]

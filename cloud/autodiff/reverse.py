@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cloud.autodiff.activity import Activity
 from cloud.autodiff.control import CallStep, CondStep, LoopStep, Step, Tapes, segmented
 from cloud.autodiff.split import Halves
+from cloud.autodiff.tapes import parted
 from cloud.autodiff.values import accumulate
 from ir.graph import Constant, Function, Graph, Node, Value, Weight, order, substitute
 from ir.op import OPS, NoGrad
@@ -57,7 +58,7 @@ class Reverse:
         """
         varying = set(varying)
         outputs, moved = self._opened(outputs, varying)
-        nodes = sorted(order(outputs), key=lambda n: n.serial)  # as the program made them
+        nodes = _in_order(outputs)
         active = self.activity.active(nodes, varying)
         seeded = [y for y, s in zip(outputs, seeds, strict=True) if s is not None]
         useful = self.activity.useful(nodes, seeded)
@@ -116,13 +117,14 @@ class Reverse:
     def _opened(
         self, outputs: Sequence[Value], varying: set[Value]
     ) -> tuple[list[Value], dict[Value, Value]]:
-        """The outputs with functions that do not call themselves opened, and loops in segments.
+        """The outputs with functions that do not call themselves opened, loops in segments, and
+        tapes that are read once.
 
         Only what depends on `varying` is changed; what these and the others became is given too.
         """
         moved: dict[Value, Value] = {}
         while True:
-            nodes = order(outputs)
+            nodes = _in_order(outputs)
             active = self.activity.active(nodes, varying)
             now: dict[Value, Value] = {}
             for node in nodes:
@@ -136,7 +138,7 @@ class Reverse:
                     results = node.op.node(inputs, node.attrs, node.source).results
                 if results is not None:
                     now.update(zip(node.results, results, strict=True))
-            if not now:
+            if not (now or (now := parted(nodes, outputs, active))):
                 return list(outputs), moved
             moved = {v: now.get(w, w) for v, w in moved.items()} | now
             varying.update(now[v] for v in tuple(varying) if v in now)
@@ -151,6 +153,11 @@ class Reverse:
         if self.is_recursive(f):
             return None
         return substitute(f.graph.outputs, dict(zip(f.graph.inputs, inputs, strict=True)))  # type: ignore[arg-type]
+
+
+def _in_order(outputs: Sequence[Value]) -> list[Node]:
+    """The nodes that outputs need, as the program made them: in both modes the same."""
+    return sorted(order(outputs), key=lambda n: n.serial)
 
 
 def _shared(

@@ -3,7 +3,9 @@
 See docs/data.md.
 """
 
-from cloud.data import audio, image
+from importlib import import_module
+from typing import Any
+
 from cloud.data.pipeline import Pipeline, arrays, files, generator, sequence
 from cloud.data.stages import DataError, collate
 
@@ -18,3 +20,10 @@ __all__ = [
     "image",
     "sequence",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Images and sound are imported when they are first asked for."""
+    if name in ("audio", "image"):
+        return import_module(f"cloud.data.{name}")
+    raise AttributeError(f"module 'cloud.data' has no attribute {name!r}")

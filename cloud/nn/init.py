@@ -15,7 +15,7 @@ from ir.graph import Array
 
 Shape = tuple[int, ...]
 Fans = tuple[int, int]
-Initializer = Callable[[np.random.Generator, Shape, Fans], Array]
+Initializer = Callable[["np.random.Generator", Shape, Fans], Array]
 
 
 def fans(shape: Shape) -> Fans:

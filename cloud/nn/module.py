@@ -156,10 +156,12 @@ class Module(ABC):
     def _set_frozen(self, patterns: tuple[str, ...], *, frozen: bool) -> None:
         patterns = patterns or ("*",)
         weights = self.weights()
+        chosen: set[Weight] = set()
         for p in patterns:
-            if not any(fnmatchcase(name, p) for name in weights):
+            matching = [p] if p in weights else [n for n in weights if fnmatchcase(n, p)]
+            if not matching:
                 raise GraphError(f"no weight matches {p!r}; there are {', '.join(weights)}")
-        chosen = {w for name, w in weights.items() if any(fnmatchcase(name, p) for p in patterns)}
+            chosen.update(weights[name] for name in matching)
         for w in chosen:
             w.trainable = not frozen and not w.state
         for module in self.modules().values():

@@ -11,7 +11,7 @@ from cloud.data import Pipeline
 from ir.graph import Array
 
 Batch = dict[str, Array]
-Augment = Callable[[Batch, np.random.Generator], Batch]
+Augment = Callable[[Batch, "np.random.Generator"], Batch]
 
 
 class ArrayDataset:

@@ -52,19 +52,53 @@ def training_model(
     see `accumulation_graphs`, which do in parts what `train` does. Raises GraphError where nothing
     is left to train.
     """
+    steps = step_model(
+        module, loss, optimizer, inputs, targets, metrics=metrics, trainable=trainable,
+        accumulate=accumulate,
+    )  # fmt: skip
+    return with_inference(steps, module, loss, inputs, targets, outputs=outputs, metrics=metrics)
+
+
+def step_model(
+    module: Module,
+    loss: Loss,
+    optimizer: Optimizer,
+    inputs: Mapping[str, Spec],
+    targets: Mapping[str, Spec] = LABELS,
+    *,
+    metrics: Metrics | None = None,
+    trainable: Sequence[str] | None = None,
+    accumulate: bool = False,
+) -> Model:
+    """Of a `training_model`, the entries that train."""
     if trainable is not None:
         module.freeze()
         module.unfreeze(*trainable)
     module.name_weights()
-    entries = {
-        "infer": inference_graph(module, inputs, outputs=outputs),
-        "loss": loss_graph(module, loss, inputs, targets, outputs=outputs, metrics=metrics),
-        "train": train_graph(module, loss, optimizer, inputs, targets, metrics=metrics),
-    }
+    entries = {"train": train_graph(module, loss, optimizer, inputs, targets, metrics=metrics)}
     if accumulate:
         entries |= accumulation_graphs(module, loss, optimizer, inputs, targets, metrics=metrics)
     metadata = {"train.optimizer": str(optimizer), "train.lr": repr(optimizer.lr)}
     return Model(entries, metadata)
+
+
+def with_inference(
+    steps: Model,
+    module: Module,
+    loss: Loss,
+    inputs: Mapping[str, Spec],
+    targets: Mapping[str, Spec] = LABELS,
+    *,
+    outputs: Sequence[str] = ("logits",),
+    metrics: Metrics | None = None,
+) -> Model:
+    """The whole `training_model` whose entries that train are there."""
+    entries = {
+        "infer": inference_graph(module, inputs, outputs=outputs),
+        "loss": loss_graph(module, loss, inputs, targets, outputs=outputs, metrics=metrics),
+        **steps.entries,
+    }
+    return Model(entries, steps.metadata)
 
 
 def inference_graph(

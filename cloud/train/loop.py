@@ -83,7 +83,8 @@ def fit(
             raise ValueError(f"fit: {name} has 0 examples, want at least 1")
     trainer = Trainer(
         module, data, optimizer=optimizer, loss=loss, metrics=metrics, trainable=trainable,
-        inputs=inputs, accumulate=accumulate, engine=engine, threads=threads,
+        inputs=inputs, accumulate=accumulate, evaluates=validation is not None, engine=engine,
+        threads=threads,
     )  # fmt: skip
     start = _resumed(trainer, checkpoint, seed) if resume else Checkpoint(0, 0, seed, [])
     history, rate = History(list(start.history)), schedule or constant(optimizer.lr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from cloud.train.graphs import (
     Metrics,
     Spec,
     first_result,
-    training_model,
+    step_model,
+    with_inference,
 )
 from cloud.train.optim import ACCUMULATED, Optimizer
 from ir.dtype import DType
@@ -34,7 +36,7 @@ class Trainer:
     `data` gives names, shapes and types: its first `inputs` columns are the module's, the others
     the loss's. The engine owns the weights; `pull` brings them back to the module. `accumulate`:
     each step runs its batch in so many parts and adds up their gradients, which needs the memory
-    of one part.
+    of one part. `evaluates`: make what `evaluate` needs at once, not when it is first called.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Trainer:
         trainable: Sequence[str] | None = None,
         inputs: int = 1,
         accumulate: int = 1,
+        evaluates: bool = False,
         engine: str = "lite",
         threads: int = 2,
     ) -> None:
@@ -57,12 +60,22 @@ class Trainer:
         self.metrics = metrics_for(loss, metrics)
         xs, targets = column_specs(data, inputs)
         self.columns = (*xs, *targets)
-        self.model: Model = training_model(
+        self._steps = step_model(
             module, loss, optimizer, xs, targets, metrics=self.metrics, trainable=trainable,
             accumulate=accumulate > 1,
         )  # fmt: skip
+        self._whole = lambda: with_inference(
+            self._steps, module, loss, xs, targets, metrics=self.metrics
+        )
+        self._evaluates = evaluates
         self._kind, self._threads, self._dtype = engine, threads, module.dtype.numpy
-        self.engine: Engine = engine_for(self.model, engine, threads=threads)
+        self.engine: Engine
+        self.restart()
+
+    @cached_property
+    def model(self) -> Model:
+        """The whole model: see `training_model`."""
+        return self._whole()
 
     def step(self, batch: Batch, lr: float) -> dict[str, float]:
         """One step of the optimiser; the loss and metrics of the batch before it."""
@@ -86,12 +99,16 @@ class Trainer:
 
     def evaluate(self, data: Source, batch_size: int = 256) -> dict[str, float]:
         """The mean loss and, where it is counted, the accuracy, in inference mode."""
+        if not self._evaluates:
+            self.pull()
+            self._evaluates = True
+            self.restart()
         return evaluation(self.engine, data, self.columns, ("loss", *self.metrics), batch_size)
 
     def pull(self) -> None:
         """Give the module's weights, and the optimiser's states, the engine's values."""
         arrays = self.engine.weights()
-        for w in self.model.weights:
+        for w in self._steps.weights:
             if str(w.name) in arrays:
                 w.data = np.asarray(arrays[str(w.name)], w.dtype.numpy).reshape(w.data.shape)
             if str(w.name).startswith(f"optimizer.{ACCUMULATED}."):
@@ -108,7 +125,8 @@ class Trainer:
 
     def restart(self) -> None:
         """Go on from the weights and states that the module and the optimiser hold now."""
-        self.engine = engine_for(self.model, self._kind, threads=self._threads)
+        model = self.model if self._evaluates else self._steps
+        self.engine = engine_for(model, self._kind, threads=self._threads)
 
     def _columns(self, batch: Batch) -> Arrays:
         return {name: batch[name] for name in self.columns}

@@ -87,7 +87,7 @@ HALF_SCALES = exactly([[0.01, 0.02, 6e-8]] * 5, DType.f16)
     code=247,
     shape=_linear_shape,
     dtype=_linear_type,
-    samples=[
+    samples=lambda: [
         case((3, 10), int8s(4, 10), _scales(4, 1), (4,)),
         case((1, 70), int8s(19, 70), _scales(19, 3), group=32, activation=Activation.relu),
         case((1, 70), int8s(5, 48), HALF_SCALES, (5,), bits=4, group=32),
@@ -127,7 +127,7 @@ def _gather_type(w, indices, scale, *, bits, **_):
     code=248,
     shape=_gather_shape,
     dtype=_gather_type,
-    samples=[
+    samples=lambda: [
         case(int8s(5, 12), ints(2, 3, low=0, high=5), _scales(5, 1), size=12),
         case(int8s(5, 48), ints(4, low=0, high=5), HALF_SCALES, size=70, bits=4, group=32),
         case(int8s(3, 20), exactly(1, DType.i32), _scales(3, 2), size=20, group=16),
@@ -164,7 +164,7 @@ def _decompress_type(w, scale, *, bits, **_):
     code=249,
     shape=_decompress_shape,
     dtype=_decompress_type,
-    samples=[
+    samples=lambda: [
         case(int8s(4, 27), _scales(4, 1), shape=(4, 3, 3, 3)),
         case(int8s(6, 40), _scales(6, 3), shape=(2, 3, 40), group=16),
         case(int8s(5, 48), HALF_SCALES, shape=(5, 7, 10), bits=4, group=32),

@@ -88,8 +88,16 @@ def _number(x, dtype=DType.f32):
 
 _XY = (floats(3), floats(3))
 _COUNTED = (Spec((), DType.i32, 0, 4), floats(2, 2))
-_THEN = _sample(lambda x, y: (sin(x) * y, x), *_XY)
-_OTHERWISE = _sample(lambda x, y: (x + y, tanh(y)), *_XY)
+
+
+def _then():
+    return _sample(lambda x, y: (sin(x) * y, x), *_XY)
+
+
+def _cond_samples():
+    branches = {"then": _then(), "otherwise": _sample(lambda x, y: (x + y, tanh(y)), *_XY)}
+    yield case(bools(), *_XY, **branches)
+    yield case(Spec((), DType.bool, data=np.array(True)), *_XY, **branches)
 
 
 @op(
@@ -97,10 +105,7 @@ _OTHERWISE = _sample(lambda x, y: (x + y, tanh(y)), *_XY)
     results=ANY_RESULTS,
     shape=_cond_rule("shape", ()),
     dtype=_cond_rule("dtype", DType.bool),
-    samples=[
-        case(bools(), *_XY, then=_THEN, otherwise=_OTHERWISE),
-        case(Spec((), DType.bool, data=np.array(True)), *_XY, then=_THEN, otherwise=_OTHERWISE),
-    ],
+    samples=_cond_samples,
     kernels=(),
     grad=CONTROL_GRAD,
 )
@@ -117,7 +122,7 @@ def cond(predicate, *xs, then=NOTHING, otherwise=NOTHING):
     results=ANY_RESULTS,
     shape=_while_rule("shape", ()),
     dtype=_while_rule("dtype", DType.bool),
-    samples=[
+    samples=lambda: [
         case(
             *_COUNTED,
             condition=_sample(lambda i, x: less(i, _number(4, DType.i32)), *_COUNTED),
@@ -141,7 +146,7 @@ def while_loop(*state, condition=NOTHING, body=NOTHING, every=1):
     results=ANY_RESULTS,
     shape=_call_rule(0),
     dtype=_call_rule(1),
-    samples=[case(*_XY, body=Function.of("sine_and_sum", _THEN))],
+    samples=lambda: [case(*_XY, body=Function.of("sine_and_sum", _then()))],
     kernels=(),
     grad=CONTROL_GRAD,
 )

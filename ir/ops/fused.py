@@ -243,7 +243,7 @@ def _masked(x, g, keep):
     results=ANY_RESULTS,
     shape=_shape,
     dtype=_dtype,
-    samples=[
+    samples=lambda: [
         _sample(lambda x: exp(-x) * 0.5 + 1.0, (3, 4)),
         _sample(lambda x: exp(x * 0.5), (0, 3)),
         _sample(lambda x: clip(x, low=-1.0, high=0.5) - x * x, ()),

@@ -193,22 +193,22 @@ def _root_dtype(root, a, t, **_):
     return root
 
 
-_FACTOR = np.random.default_rng(0).uniform(-1, 1, (5, 8))
-_SYMMETRIC = exactly((_FACTOR @ _FACTOR.T).astype(np.float32))
-_SINGULAR = exactly([[2, 2, 0], [2, 2, 0], [0, 0, 0]])
+def _root_samples():
+    factor = np.random.default_rng(0).uniform(-1, 1, (5, 8))
+    symmetric = exactly((factor @ factor.T).astype(np.float32))
+    singular = exactly([[2, 2, 0], [2, 2, 0], [0, 0, 0]])
+    yield case((5, 5), symmetric, exactly(1, DType.i32), order=2)
+    yield case((5, 5), symmetric, exactly(11, DType.i32), every=10, epsilon=1e-3)
+    yield case((5, 5), symmetric, exactly(12, DType.i32), every=10)
+    yield case((3, 3), singular, exactly(1, DType.i32), epsilon=0.1)
+    yield case((1, 1), exactly([[4.0]]), exactly(1, DType.i32), order=2)
 
 
 @op(
     code=285,
     shape=_root_shape,
     dtype=_root_dtype,
-    samples=[
-        case((5, 5), _SYMMETRIC, exactly(1, DType.i32), order=2),
-        case((5, 5), _SYMMETRIC, exactly(11, DType.i32), every=10, epsilon=1e-3),
-        case((5, 5), _SYMMETRIC, exactly(12, DType.i32), every=10),
-        case((3, 3), _SINGULAR, exactly(1, DType.i32), epsilon=0.1),
-        case((1, 1), exactly([[4.0]]), exactly(1, DType.i32), order=2),
-    ],
+    samples=_root_samples,
     updates=1,
     results=("root",),
     grad=NO_GRAD,

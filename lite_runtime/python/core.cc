@@ -415,6 +415,8 @@ void open(Session* self, const Source& source, int32_t threads, const std::strin
 }  // namespace
 
 NB_MODULE(_core, m) {
+  // A session that a cache or a thread still holds when the interpreter ends is no leak of ours.
+  nb::set_leak_warnings(false);
   m.attr("__version__") = lite_version();
   nb::exception<LiteError> error(m, "LiteError", PyExc_ValueError);
   error.attr("__module__") = "lite_runtime";

@@ -205,3 +205,16 @@ def test_a_standard_output_that_takes_nothing_is_one_line(
         assert done.stderr.count("\n") == 1
     else:
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_session_that_outlives_the_interpreter_says_nothing(tmp_path: Path) -> None:
+    path, x = tmp_path / "model.ms", Value((2,), name="x")
+    model_file.save(Model({"run": Graph((x,), (x + x,))}), path)
+    code = (
+        "import threading, lite_runtime as lite\n"
+        "wait = lambda session: threading.Event().wait()\n"
+        f"threading.Thread(target=wait, args=[lite.load({str(path)!r})], daemon=True).start()"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""

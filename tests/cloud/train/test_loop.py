@@ -328,3 +328,18 @@ def test_a_progress_bar_shows_on_a_terminal(monkeypatch: pytest.MonkeyPatch, cap
 def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ValueError, match="engine 'gpu': want lite or interpreter"):
         quick(cnn(), "gpu")
+
+
+def test_an_evaluation_between_steps_changes_no_step(engine: str) -> None:
+    data, found = bars(64), []
+    for evaluates in (True, False):
+        net = cnn()
+        trainer = Trainer(net, data, optimizer=Momentum(0.05), engine=engine, evaluates=evaluates)
+        losses = []
+        for i, batch in enumerate(batches(data, 32, rng=np.random.default_rng(0))):
+            losses.append(trainer.step(batch, 0.05)["loss"])
+            if i == 0:
+                losses.append(trainer.evaluate(data)["loss"])
+        trainer.pull()
+        found.append((losses, weights_of(net)))
+    assert found[0] == found[1]
