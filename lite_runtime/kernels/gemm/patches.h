@@ -92,21 +92,11 @@ struct Images {
 struct PatchesA {
   Images images;
 
-  bool whole_pixels() const {  // a patch is one pixel, and no window is in the padding
-    const Windows& at = images.at;
-    return at.h.size == 1 && at.w.size == 1 && at.h.inside(at.h.position(0, 0)) && at.w.inside(at.w.position(0, 0)) &&
-           at.h.inside(at.h.position(at.h.count - 1, 0)) && at.w.inside(at.w.position(at.w.count - 1, 0));
-  }
   template <class Isa, int kBlock>
   Apart block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
-    const bool direct = whole_pixels();
     const Axis &h = images.at.h, &w = images.at.w;
     GridPosition g(images.at, m);
     for (int r = 0; r < count; ++r, g.next(images.at)) {
-      if (direct) {
-        from[r] = pixel(g) + k;
-        continue;
-      }
       from[r] = gathered + r * depth;
       gather<Isa>(images.pixel(g.n, 0, 0), {h.position(g.p, 0), h.dilation, h.size, h.length},
                   {w.position(g.q, 0), w.dilation, w.size, w.length}, images.channels, images.group, k, depth,
@@ -114,12 +104,30 @@ struct PatchesA {
     }
     return {1};
   }
+};
 
- private:
-  const float* pixel(const GridPosition& g) const {
-    return images.pixel(g.n, images.at.h.position(g.p, 0), images.at.w.position(g.q, 0));
+// The same where every patch is one pixel of the image.
+struct PixelsA {
+  Images images;
+
+  static bool fits(const Windows& at) {
+    const auto whole = [](const Axis& axis) {
+      return axis.size == 1 && axis.inside(axis.position(0, 0)) && axis.inside(axis.position(axis.count - 1, 0));
+    };
+    return whole(at.h) && whole(at.w);
+  }
+  template <class Isa, int kBlock>
+  Apart block(int64_t m, int count, int64_t k, int64_t, float*, const float** from) const {
+    const Windows& at = images.at;
+    GridPosition g(at, m);
+    for (int r = 0; r < count; ++r, g.next(at)) {
+      from[r] = images.pixel(g.n, at.h.position(g.p, 0), at.w.position(g.q, 0)) + k;
+    }
+    return {1};
   }
 };
+template <>
+inline constexpr bool kInPlace<PixelsA> = true;
 
 // B of conv2d_dw: row (n,p,q) is the patch [r,s,c] that window p, q sees.
 struct PatchesB {
@@ -127,7 +135,7 @@ struct PatchesB {
   int64_t first;  // the row that is row 0
 
   const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step() const { return 0; }
+  int64_t step(int64_t) const { return 0; }
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
@@ -207,7 +215,7 @@ struct PlacesB {
   int group, channels;  // k of the group, c
 
   const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step() const { return 0; }
+  int64_t step(int64_t) const { return 0; }
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
