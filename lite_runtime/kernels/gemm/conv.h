@@ -21,7 +21,6 @@ struct PatchProduct {
                   const typename Product::Finish& finish) {
     const auto product = [&](const auto& a) { Product::run(context, m, n, k, a, b, c, finish); };
     if (are_pixels(images.at)) return product(RowsA{images.base + images.first, images.channels});
-    if (PixelsA::fits(images.at)) return product(PixelsA{images});
     if (m == 0 || k == 0 || !Tile::kTakesOffsets) return product(PatchesA{images});
     char* scratch = static_cast<char*>(context.scratch) + product_bytes(n, k, kIsPacked<B>);
     int64_t* offsets = reinterpret_cast<int64_t*>(scratch);
@@ -38,7 +37,7 @@ struct PatchProduct {
 
   static uint64_t scratch_bytes(const Images& images, int64_t n, int64_t k, bool packed) {
     const uint64_t product = product_bytes(n, k, packed);
-    if (!Tile::kTakesOffsets || PixelsA::fits(images.at)) return product;
+    if (!Tile::kTakesOffsets || are_pixels(images.at)) return product;
     return product + static_cast<uint64_t>(k) * sizeof(int64_t) +
            static_cast<uint64_t>(PaddedImages::floats(images)) * sizeof(float);
   }
@@ -71,7 +70,7 @@ struct ConvSizes {
   int64_t m, k;
   Way way;
 
-  explicit ConvSizes(const Call<conv2d_attrs>& call)
+  __attribute__((noinline)) explicit ConvSizes(const Call<conv2d_attrs>& call)
       : at(windows_of(call.in[0], call.in[1].dim(1), call.in[1].dim(2), call.y(), call.attrs)),
         groups(call.attrs.groups),
         c(call.in[1].dim(3)),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/kernel.h"
 #include "core/thread_pool.h"
@@ -41,15 +42,14 @@ struct Gemm {
                   Finish finish = {nullptr, Activation::none}) {
     if (m == 0 || n == 0) return;
     if constexpr (kIsPacked<B>) {
-      multiply(context.pool, {m, 0, n, 0, k, true}, a, b, nullptr, c, finish);
+      multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, k, 0}, c, finish);
     } else {
       float* packed = static_cast<float*>(context.scratch);
       for (int64_t j = 0; j < n; j += kWidth) {
         for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kDepth) {
           const Part part = {
               m, j, std::min<int64_t>(kWidth, n - j), k0, std::min<int64_t>(kDepth, k - k0), k0 + kDepth >= k};
-          pack(context.pool, part, b, packed);
-          multiply(context.pool, part, a, b, packed, c, finish);
+          multiply(context.pool, part, a, panels_of(context.pool, part, b, packed), c, finish);
         }
       }
     }
@@ -61,37 +61,39 @@ struct Gemm {
     int64_t m, j, width, k, depth;
     bool last;  // of the parts over k
   };
+  // A part of B: columns j to j + kColumns have their row k at base + j column_step + k row_step; where that is 0, rows
+  // are as wide as their panel.
+  struct Panels {
+    const float* base;
+    int64_t column_step, row_step;
+  };
   // Rows of A that are multiplied with one panel of B after the other.
   template <class A>
   static constexpr int kTogether = kInPlace<A> ? 16 * kRows : kBlock;
 
   static int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-  // The panel of columns [j, j + count) where it lies, if that is good enough; else null. Few rows of A do not pay
-  // for packing B.
+  // A part of B where it lies, if few rows of A do not pay for packing it; else packed.
   template <class B>
-  static const float* in_place(const Part& part, const B& b, int64_t k, int64_t j, int64_t count) {
-    const bool fits = Tile::kAnyColumns || count == panel_width<Tile>(count);
-    return kIsPacked<B> || (part.m <= 8 * kRows && fits) ? b.in_place(k, j) : nullptr;
-  }
-
-  // A part of B as panels of kColumns columns, each [depth][columns], the last one narrower where it may be.
-  template <class B>
-  static void pack(ThreadPool* pool, const Part& part, const B& b, float* packed) {
+  __attribute__((noinline)) static Panels panels_of(ThreadPool* pool, const Part& part, const B& b, float* packed) {
+    if constexpr (std::is_same_v<B, RowsB>) {
+      const bool whole = Tile::kAnyColumns || part.width % Tile::kLeastColumns == 0;
+      if (part.m <= 8 * kRows && whole) return {b.base + part.k * b.step + part.j, 1, b.step};
+    }
     const int64_t panels = divide_up(part.width, kColumns);
     parallel_for(pool, panels, share(panels, 16 * kColumns * part.depth), [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         const int64_t j = p * kColumns, count = std::min<int64_t>(kColumns, part.width - j);
-        if (in_place(part, b, part.k, part.j + j, count) != nullptr) continue;
         b.template panel<Tile>(part.k, part.depth, part.j + j, static_cast<int>(count), panel_width<Tile>(count),
                                packed + j * part.depth);
       }
     });
+    return {packed, part.depth, 0};
   }
 
-  template <class A, class B, class C>
-  static void multiply(ThreadPool* pool, const Part& part, const A& a, const B& b, const float* packed, const C& c,
-                       const Finish& finish) {
+  template <class A, class C>
+  __attribute__((noinline)) static void multiply(ThreadPool* pool, const Part& part, const A& a, const Panels& b,
+                                                 const C& c, const Finish& finish) {
     // As even as can be: a last block of a few rows would read all of B for little work.
     const int64_t blocks = divide_up(part.m, kTogether<A>), rows = divide_up(divide_up(part.m, blocks), kRows) * kRows;
     // With many rows, a block of A is gathered once; with few, more threads find work.
@@ -102,7 +104,7 @@ struct Gemm {
         const int64_t m = task / chunks * rows, j = task % chunks * chunk;
         const int count = static_cast<int>(std::min(rows, part.m - m));
         for (int64_t k = 0; k == 0 || k < part.depth; k += kDepth) {
-          block(part, m, count, j, std::min(chunk, part.width - j), k, a, b, packed, c, finish);
+          block(part, m, count, j, std::min(chunk, part.width - j), k, a, b, c, finish);
         }
       }
     });
@@ -110,9 +112,9 @@ struct Gemm {
 
   // `rows` rows from `m` on, by `width` columns from `j` of the part on, with up to kDepth of k from `k` of the part
   // on.
-  template <class A, class B, class C>
-  static void block(const Part& part, int64_t m, int rows, int64_t j, int64_t width, int64_t k, const A& a, const B& b,
-                    const float* packed, const C& c, const Finish& finish) {
+  template <class A, class C>
+  static void block(const Part& part, int64_t m, int rows, int64_t j, int64_t width, int64_t k, const A& a,
+                    const Panels& b, const C& c, const Finish& finish) {
     static_assert(kGathered >= kBlock * kDepth, "room for a block");
     alignas(64) float gathered[kInPlace<A> ? 1 : kGathered + Isa::kLanes];
     float unused[kColumns] = {};
@@ -120,34 +122,36 @@ struct Gemm {
     float* to[kTogether<A>];
     const int64_t depth = std::min<int64_t>(kDepth, part.depth - k);
     const auto index = a.template block<Isa, kBlock>(m, rows, part.k + k, depth, gathered, from);
-    for (int r = 0; r < (rows + kRows - 1) / kRows * kRows; ++r) {
+    const int whole = (rows + kRows - 1) / kRows * kRows;
+    for (int r = 0; r < whole; ++r) {
       if (r >= rows) from[r] = from[rows - 1];
       to[r] = r < rows ? c.row(m + r) + part.j : unused;
     }
     const bool add = part.k + k > 0, last = part.last && k + kDepth >= part.depth;
-    const Activation activation = last ? finish.activation : Activation::none;
-    for (int64_t end = j + width; j < end; j += kColumns) {
-      const int count = static_cast<int>(std::min<int64_t>(kColumns, part.width - j));
-      const float* panel = in_place(part, b, part.k + k, part.j + j, count);
-      const int64_t b_step = panel != nullptr ? b.step(part.j + j) : panel_width<Tile>(count);
-      if (panel == nullptr) panel = packed + j * part.depth;
-      const float* bias = finish.bias != nullptr && !add ? finish.bias + part.j + j : nullptr;
-      const TileEnds ends = {bias, add, limits_of(activation)};
-      for (int r = 0; r < rows; r += kRows) {
-        float* c_rows[kRows];
-        for (int i = 0; i < kRows; ++i) c_rows[i] = r + i < rows ? to[r + i] + j : unused;
-        const int n_rows = std::min(kRows, rows - r);
-        Tile::run(n_rows, count, depth, from + r, index, panel, b_step, c_rows, ends);
-        if (!only_limits(activation)) activate_tile(activation, n_rows, count, c_rows);
-      }
-    }
+    const Finish of_block = {finish.bias != nullptr && !add ? finish.bias + part.j : nullptr,
+                             last ? finish.activation : Activation::none};
+    tiles(from, index, rows, b, {part.m, j, width, k, depth, last}, part.width, to, add, of_block);
   }
 
-  static void activate_tile(Activation activation, int rows, int count, float* const* c) {
-    for (int r = 0; r < rows; ++r) {
-      over<Isa>(count, [&](int64_t i, int lanes) {
-        Isa::store(c[r] + i, vactivate<Isa>(activation, Isa::load(c[r] + i, lanes)), lanes);
-      });
+  // C's rows `to` by the columns of `part`, of `width` in all. Rows of C behind the last one have no columns.
+  template <class Index>
+  __attribute__((noinline)) static void tiles(const float* const* from, Index index, int rows, const Panels& b,
+                                              const Part& part, int64_t width, float* const* to, bool add,
+                                              const Finish& finish) {
+    const bool limited = only_limits(finish.activation);
+    for (int64_t j = part.j; j < part.j + part.width; j += kColumns) {
+      const int count = static_cast<int>(std::min<int64_t>(kColumns, width - j));
+      const int64_t b_step = b.row_step > 0 ? b.row_step : panel_width<Tile>(count);
+      const float* panel = b.base + j * b.column_step + part.k * b_step;
+      const TileEnds ends = {finish.bias != nullptr ? finish.bias + j : nullptr, add, limits_of(finish.activation)};
+      for (int r = 0; r < rows; r += kRows) {
+        float* c[kRows];
+        for (int i = 0; i < kRows; ++i) c[i] = to[r + i] + (r + i < rows ? j : 0);
+        Tile::run(std::min(kRows, rows - r), count, part.depth, from + r, index, panel, b_step, c, ends);
+        for (int i = r; i < std::min(r + kRows, rows) && !limited; ++i) {
+          activate_row<Isa>(finish.activation, count, to[i] + j);
+        }
+      }
     }
   }
 };

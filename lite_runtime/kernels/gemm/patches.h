@@ -106,36 +106,10 @@ struct PatchesA {
   }
 };
 
-// The same where every patch is one pixel of the image.
-struct PixelsA {
-  Images images;
-
-  static bool fits(const Windows& at) {
-    const auto whole = [](const Axis& axis) {
-      return axis.size == 1 && axis.inside(axis.position(0, 0)) && axis.inside(axis.position(axis.count - 1, 0));
-    };
-    return whole(at.h) && whole(at.w);
-  }
-  template <class Isa, int kBlock>
-  Apart block(int64_t m, int count, int64_t k, int64_t, float*, const float** from) const {
-    const Windows& at = images.at;
-    GridPosition g(at, m);
-    for (int r = 0; r < count; ++r, g.next(at)) {
-      from[r] = images.pixel(g.n, at.h.position(g.p, 0), at.w.position(g.q, 0)) + k;
-    }
-    return {1};
-  }
-};
-template <>
-inline constexpr bool kInPlace<PixelsA> = true;
-
 // B of conv2d_dw: row (n,p,q) is the patch [r,s,c] that window p, q sees.
 struct PatchesB {
   Images images;
   int64_t first;  // the row that is row 0
-
-  const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step(int64_t) const { return 0; }
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
@@ -213,9 +187,6 @@ struct PlacesB {
   const float* base;  // [k,r,s,c], from the group's first k on
   const Phase& phase;
   int group, channels;  // k of the group, c
-
-  const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step(int64_t) const { return 0; }
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {

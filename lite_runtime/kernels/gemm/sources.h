@@ -9,9 +9,8 @@
 //   block<Isa, kBlock>(row, count, k, depth, gathered, from) -> step or offsets
 // which sets from[r], for `count` rows from `row` on, to where elements [k, k + depth) of the row are: Apart or At, in
 // the tensor itself, or in `gathered`, which has room for kGathered elements and a vector. Where it copies nothing, it
-// says so: kInPlace<A>. A source of B has
+// says so: kInPlace<A>. A source of B that is not packed has
 //   panel<Tile>(k, depth, column, count, width, to)   writes [depth][width], anything behind `count` columns
-//   in_place(k, column), step(column)          where such a panel lies in the tensor, its rows `step` apart, or null
 
 namespace lite {
 
@@ -95,15 +94,12 @@ inline void panel_row(const float* from, int count, int width, float* to) {
 // A row-major matrix.
 struct RowsB {
   const float* base;
-  int64_t step_;  // from row to row
-
-  const float* in_place(int64_t k, int64_t column) const { return base + k * step_ + column; }
-  int64_t step(int64_t) const { return step_; }
+  int64_t step;  // from row to row
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     for (int64_t i = 0; i < depth; ++i, to += width) {
-      panel_row<typename Tile::Isa>(base + (k + i) * step_ + column, count, width, to);
+      panel_row<typename Tile::Isa>(base + (k + i) * step + column, count, width, to);
     }
   }
 };
@@ -111,15 +107,12 @@ struct RowsB {
 // A transposed row-major matrix: column j of B is a row of it.
 struct ColumnsB {
   const float* base;
-  int64_t step_;  // from column to column
-
-  const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step(int64_t) const { return 0; }
+  int64_t step;  // from column to column
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     const float* from[Tile::kColumns];  // columns behind the last one are copies of it that nobody reads
-    for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step_ + k;
+    for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step + k;
     Tile::transpose(from, width, depth, to);
   }
 };
@@ -143,8 +136,8 @@ struct PackedB {
     }
   }
 
-  const float* in_place(int64_t row, int64_t column) const { return base + column * k + row * step(column); }
-  int64_t step(int64_t column) const { return panel_width<Tile>(n - column); }
+  // How wide the panel is that starts with a column.
+  int64_t width(int64_t column) const { return panel_width<Tile>(n - column); }
 };
 
 // Whether all panels of a source lie ready.

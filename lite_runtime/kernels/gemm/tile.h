@@ -29,8 +29,8 @@ struct BroadcastTile {
   // masks. Where `rows` is no multiple of RowStep, more are computed: a and c have rows for those, which may be the
   // last one again.
   template <class Index>
-  static void run(int rows, int columns, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
-                  float* const* c, const TileEnds& ends) {
+  __attribute__((noinline)) static void run(int rows, int columns, int64_t k, const float* const* a, Index index,
+                                            const float* b, int64_t b_step, float* const* c, const TileEnds& ends) {
     by_columns<Vectors>(rows, columns, k, a, index, b, b_step, c, ends);
   }
 

@@ -46,7 +46,7 @@ class Winograd {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t k = task / blocks * Tile::kColumns, c = task % blocks * kStrip;
         const PackedB<Tile> panel = {nullptr, results, channels};
-        const int64_t width = panel.step(k), at = k * channels + c * width;
+        const int64_t width = panel.width(k), at = k * channels + c * width;
         const int64_t ks = std::min<int64_t>(Tile::kColumns, results - k), cs = std::min(kStrip, channels - c);
         pack_block(weights, channels, results, k, ks, c, cs, turned, to + at, width);
       }
@@ -212,6 +212,8 @@ class Winograd {
     const int64_t step = int64_t{kSquares} * k_;
     float* to = block.y + ((int64_t{s.n} * h.count + s.row) * w.count + s.column) * block.y_step;
     const bool below = s.row + 1 < h.count, beside = s.column + 1 < w.count;
+    const Limits limits = limits_of(block.activation);
+    const V low = Isa::all(limits.low), high = Isa::all(limits.high);
     over<Isa>(k_, [&](int64_t c, int lanes) {
       V t[2][4];
 #pragma GCC unroll 4
@@ -228,10 +230,16 @@ class Winograd {
         if (i == 1 && !below) break;
         float* row = to + i * w.count * block.y_step + c;
         const V left = t[i][0] + t[i][1] + t[i][2] + bias, right = t[i][1] - t[i][2] - t[i][3] + bias;
-        Isa::store(row, vactivate<Isa>(block.activation, left), lanes);
-        if (beside) Isa::store(row + block.y_step, vactivate<Isa>(block.activation, right), lanes);
+        Isa::store(row, Isa::min(high, Isa::max(low, left)), lanes);
+        if (beside) Isa::store(row + block.y_step, Isa::min(high, Isa::max(low, right)), lanes);
       }
     });
+    if (only_limits(block.activation)) return;
+    for (int i = 0; i < (below ? 2 : 1); ++i) {
+      for (int j = 0; j < (beside ? 2 : 1); ++j) {
+        activate_row<Isa>(block.activation, k_, to + (i * w.count + j) * block.y_step);
+      }
+    }
   }
 
   const Images images_;

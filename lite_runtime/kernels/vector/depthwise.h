@@ -170,14 +170,6 @@ void for_depthwise_rows(ThreadPool* pool, const Windows& at, int64_t rows, int64
   });
 }
 
-// y = activation(y)
-template <class Isa>
-void activate(Activation activation, int64_t n, float* y) {
-  if (activation == Activation::none) return;
-  over<Isa>(
-      n, [&](int64_t i, int lanes) { Isa::store(y + i, vactivate<Isa>(activation, Isa::load(y + i, lanes)), lanes); });
-}
-
 template <class Isa>
 Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
   const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
@@ -199,7 +191,7 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
     if (rows_at_once != nullptr) {
       rows_at_once({at.w, channels, lines + i0 * line_step, line_step, w.f32() + int64_t{i0} * at.w.size * channels,
                     i1 - i0, bias, to, limits_of(call.attrs.activation)});
-      if (!limited) activate<Isa>(call.attrs.activation, int64_t{at.w.count} * channels, to);
+      if (!limited) activate_row<Isa>(call.attrs.activation, int64_t{at.w.count} * channels, to);
       return;
     }
     const Row<Isa> line = {lines - int64_t{at.w.pad} * channels, to, int64_t{at.w.stride} * channels, channels,
@@ -216,7 +208,8 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
         }
       });
     });
-    activate<Isa>(call.attrs.activation, int64_t{at.w.count} * channels, to);
+    if (call.attrs.activation == Activation::none) return;
+    activate_row<Isa>(call.attrs.activation, int64_t{at.w.count} * channels, to);
   };
   for_depthwise_rows(call.context.pool, at, rows, cost, row_of);
   return Status::kOk;

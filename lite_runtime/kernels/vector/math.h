@@ -168,4 +168,10 @@ inline typename Isa::V vactivate(Activation kind, typename Isa::V x) {
   return x;
 }
 
+// y = activation(y) for n elements. It stays apart: it holds the code of all activations.
+template <class Isa>
+__attribute__((noinline)) void activate_row(Activation kind, int64_t n, float* y) {
+  over<Isa>(n, [&](int64_t i, int lanes) { Isa::store(y + i, vactivate<Isa>(kind, Isa::load(y + i, lanes)), lanes); });
+}
+
 }  // namespace lite
