@@ -34,8 +34,7 @@ struct Call {
 // A kernel is the function <op>_<dtype>_<isa>: KERNEL(relu, f32, avx2) { ... }
 #define KERNEL(op, dtype, isa) Status op##_##dtype##_##isa([[maybe_unused]] const Call<op##_attrs>& call)
 
-// How many bytes of scratch the kernel wants for a call. Only shapes and attributes may be read, and whether something
-// was prepared.
+// How many bytes of scratch the kernel wants for a call. Only shapes and attributes may be read, and what was prepared.
 #define SCRATCH(op, dtype, isa) uint64_t op##_##dtype##_##isa##_scratch([[maybe_unused]] const Call<op##_attrs>& call)
 
 // Makes once, of inputs that never change, what the kernel wants instead of them: packed weights. Inputs from 1 on are

@@ -188,14 +188,14 @@ bool Routine::check_control(const Step& step) const {
   }
 }
 
-// Finds what its kernel makes of weights, where all inputs but the first are weights that never change. Attributes may
-// follow the sizes: only those of the first fit are prepared for.
+// Finds what its kernel makes of weights, where all inputs but the first are weights that never change or left out.
+// Attributes may follow the sizes: only those of the first fit are prepared for.
 void Routine::prepare(uint32_t number, bool may_make) {
   Step& step = steps_[number];  // check_step has gathered its tensors
-  if (step.action != Action::kernel || step.kernel->prepare == nullptr || step.given != step.inputs) return;
-  for (int32_t k = 1; k < step.inputs; ++k) {
+  if (step.action != Action::kernel || step.kernel->prepare == nullptr || step.given < 2) return;
+  for (int32_t k = 1; k < step.given; ++k) {
     const int32_t id = step.ids[k];
-    if (id < 0 || value_of(id) >= 0 || model_->is_writable(static_cast<uint32_t>(id))) return;
+    if (id >= 0 && (value_of(id) >= 0 || model_->is_writable(static_cast<uint32_t>(id)))) return;
   }
   step.prepared =
       prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs, out_.data(),

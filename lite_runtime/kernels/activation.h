@@ -7,6 +7,21 @@
 
 namespace lite {
 
+// Numbers that an activation does no more than keep results between.
+struct Limits {
+  float low, high;
+};
+inline Limits limits_of(Activation kind) {
+  constexpr float kInfinity = __builtin_huge_valf();
+  if (kind == Activation::relu) return {0.0f, kInfinity};
+  if (kind == Activation::relu6) return {0.0f, 6.0f};
+  return {-kInfinity, kInfinity};
+}
+// Whether those are all that it does.
+inline bool only_limits(Activation kind) {
+  return kind == Activation::none || kind == Activation::relu || kind == Activation::relu6;
+}
+
 // What an operator may apply to each element of its result; the formulas are those of the
 // elementwise operators of the same names.
 inline float activate(Activation kind, float x) {

@@ -34,7 +34,7 @@ struct Kernel {
   DType dtype;  // of the first input; none: any
   const char* isa;
   Status (*run)(const Tensor* in, int inputs, Tensor* out, const void* attrs, Context& context);
-  // Or null. `prepared` is what a call will have: the bytes themselves are not read.
+  // Or null. `prepared` is what a call will have.
   uint64_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared);
   uint64_t (*prepare)(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to);  // or null
 };

@@ -84,3 +84,37 @@ def test_a_state_that_is_set_is_what_the_next_run_multiplies() -> None:
     for each in (session, slow):
         each.set_weights({"conv.w": w})
     assert np.array_equal(session.run(images(2)), slow.run(images(2)))
+
+
+def float_layers(seed: int = 0) -> Model:
+    """Convolutions by every way there is, without a bias, too, and a linear layer behind them."""
+    rng = np.random.default_rng(seed)
+
+    def leaf(*shape: int) -> Value:
+        scale = np.prod(shape[1:]) ** -0.5
+        return Constant((scale * rng.standard_normal(shape)).astype(np.float32))
+
+    x = Value((BATCH, 16, 16, 3), DType.f32, name="x")
+    y = OPS["conv2d"](x, leaf(36, 3, 3, 3), leaf(36), pads=(0, 0, 1, 1), strides=(2, 2))
+    y = OPS["conv2d"](y, leaf(36, 3, 3, 36), pads=(1, 1, 1, 1), activation="relu6")
+    y = OPS["depthwise_conv2d"](y, leaf(5, 5, 36), leaf(36), pads=(2, 2, 2, 2), activation="relu")
+    y = OPS["conv2d"](y, leaf(24, 1, 1, 36), leaf(24), activation="hard_swish")
+    y = OPS["conv2d"](y, leaf(26, 3, 3, 12), leaf(26), groups=2, pads=(1, 1, 1, 1))
+    y = OPS["linear"](OPS["reshape"](y, shape=(BATCH, 8 * 8 * 26)), leaf(21, 8 * 8 * 26), leaf(21))
+    return Model({"infer": Graph((x,), (y,), ("y",))})
+
+
+@pytest.mark.parametrize("first", [1, 9])
+def test_packed_float32_weights_serve_sizes_that_go_another_way(first: int) -> None:
+    fast, slow = open_model(float_layers()), open_model(float_layers(), backend="ref")
+    for batch in (first, 1, 2, 17):
+        x = np.random.default_rng(batch).standard_normal((batch, 16, 16, 3)).astype(np.float32)
+        np.testing.assert_allclose(fast.run(x), slow.run(x), rtol=0, atol=1e-5)
+    assert packed_bytes(fast, "infer") > 0
+
+
+def test_results_on_packed_float32_weights_are_the_same_on_any_number_of_threads() -> None:
+    x = np.random.default_rng(1).standard_normal((9, 16, 16, 3)).astype(np.float32)
+    runs = [open_model(float_layers(), threads=n).run(x) for n in (1, 2, 3)]
+    assert np.array_equal(runs[0], runs[1])
+    assert np.array_equal(runs[0], runs[2])

@@ -13,6 +13,7 @@ struct Avx2 {
   using V = __m256;
   using Mask = V;  // lanes that are all ones or all zeros
   static constexpr int kLanes = 8, kRegisters = 16;
+  static constexpr bool kMasks = false;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load(const float* p, int n) { return n == kLanes ? load(p) : _mm256_maskload_ps(p, lanes(n)); }

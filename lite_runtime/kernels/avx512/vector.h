@@ -12,9 +12,11 @@ struct Avx512 {
   using V = __m512;
   using Mask = __mmask16;
   static constexpr int kLanes = 16, kRegisters = 32;
+  static constexpr bool kMasks = true;  // loads take them at no cost
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load(const float* p, int n) { return n == kLanes ? load(p) : _mm512_maskz_loadu_ps(lanes(n), p); }
+  static V load_lanes(const float* p, Mask lanes) { return _mm512_maskz_loadu_ps(lanes, p); }
   static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
   static void store(float* p, V v, int n) { n == kLanes ? store(p, v) : _mm512_mask_storeu_ps(p, lanes(n), v); }
   static V all(float x) { return _mm512_set1_ps(x); }

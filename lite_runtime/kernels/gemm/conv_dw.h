@@ -209,16 +209,18 @@ struct WeightBands : WeightGradient {
 
   // result += pixels g for the windows of a band.
   void add_band(const float* start, int count, const float* g_start, const Piece& piece, float* result) const {
+    const TileEnds ends = {nullptr, true, limits_of(Activation::none)};
     for (int64_t j = 0; j < columns; j += kColumns) {
       const float* b = g_start + j;
       int64_t b_step = g.dim(3);
       const int width = static_cast<int>(std::min<int64_t>(kColumns, m - j));
-      if (!Tile::kAnyColumns && width < kColumns) {
+      const int padded = panel_width<Tile>(width);
+      if (!Tile::kAnyColumns && width < padded) {
         for (int i = 0; i < count; ++i) {
-          panel_row<typename Tile::Isa>(b + i * b_step, width, kColumns, piece.last + i * kColumns);
+          panel_row<typename Tile::Isa>(b + i * b_step, width, padded, piece.last + i * padded);
         }
         b = piece.last;
-        b_step = kColumns;
+        b_step = padded;
       }
       for (int64_t i = 0; i < n; i += kRows) {
         const int rows = static_cast<int>(std::min<int64_t>(kRows, n - i));
@@ -229,7 +231,7 @@ struct WeightBands : WeightGradient {
           a[r] = start + piece.places[place];
           to[r] = result + place * columns + j;
         }
-        Tile::run(rows, width, count, a, At{piece.windows}, b, b_step, to, nullptr, true);
+        Tile::run(rows, width, count, a, At{piece.windows}, b, b_step, to, ends);
       }
     }
   }

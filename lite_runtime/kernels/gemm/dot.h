@@ -62,6 +62,8 @@ void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const
   constexpr int kColumns = Tile::kColumns;
   if (m == 0) return;
   const int64_t groups = (n + kColumns - 1) / kColumns;
+  const bool limited = only_limits(activation);
+  const auto low = Isa::all(limits_of(activation).low), high = Isa::all(limits_of(activation).high);
   parallel_for(context.pool, groups, share(groups, 2 * kColumns * m * (k + 16)), [&](int64_t begin, int64_t end) {
     for (int64_t r = 0; r < m; r += Tile::kRows) {  // these rows of A stay in the first cache
       const int rows = static_cast<int>(std::min<int64_t>(Tile::kRows, m - r));
@@ -76,7 +78,9 @@ void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const
         Tile::run(rows, k, a_rows, b_rows, sums);
         for (int i = 0; i < rows; ++i) {
           const auto y = Isa::load(sums[i], kColumns) + Isa::load(start, kColumns);
-          Isa::store(c.row(r + i) + j, vactivate<Isa>(activation, y), count);
+          float* to = c.row(r + i) + j;
+          Isa::store(to, Isa::min(high, Isa::max(low, y)), count);
+          if (!limited) activate_row<Isa>(activation, count, to);
         }
       }
     }

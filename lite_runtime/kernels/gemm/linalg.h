@@ -2,6 +2,8 @@
 
 #include "core/kernel.h"
 #include "kernels/gemm/dot.h"
+#include "kernels/gemm/prepared.h"
+#include "kernels/ref/checks.h"
 
 // The kernels of the linalg family, for any micro-kernel.
 
@@ -91,25 +93,51 @@ uint64_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
   return one.parts() * one.scratch_bytes<Tile>();
 }
 
+// A linear layer's sizes: y [m,n] = x [m,k] w^T.
+template <class Tile>
+struct LinearSizes {
+  int64_t m, n, k;
+  Way way;
+
+  explicit LinearSizes(const Call<linear_attrs>& call)
+      : m(rows_of(call.in[0])),
+        n(call.in[1].dim(0)),
+        k(call.in[1].dim(1)),
+        way(dots_pay<Tile>(m, k) ? Way::dots : Way::product) {}
+};
+
 template <class Tile>
 Status gemm_linear(const Call<linear_attrs>& call) {
-  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
-  const float* bias = call.optional(2) != nullptr ? call.optional(2)->f32() : nullptr;
-  const int64_t k = w.dim(1), n = w.dim(0);
-  int64_t m = 1;
-  for (int i = 0; i + 1 < x.rank(); ++i) m *= x.dim(i);
-  const RowsA a = {x.f32(), k};
-  const RowsC c = {y.f32(), n};
-  if (dots_pay<Tile>(m, k)) {
-    dot_products<typename Tile::Isa>(call.context, m, n, k, a, w.f32(), c, bias, call.attrs.activation);
+  const LinearSizes<Tile> s(call);
+  const float *w = call.in[1].f32(), *bias = call.optional(2) != nullptr ? call.optional(2)->f32() : nullptr;
+  const float* packed = PreparedHeader::weights(call.context, s.way);
+  const Activation activation = call.attrs.activation;
+  const RowsA a = {call.in[0].f32(), s.k};
+  const RowsC c = {call.y().f32(), s.n};
+  if (s.way == Way::dots) {
+    dot_products<typename Tile::Isa>(call.context, s.m, s.n, s.k, a, w, c, bias, activation);
+  } else if (packed != nullptr) {
+    Gemm<Tile>::run(call.context, s.m, s.n, s.k, a, PackedB<Tile>{packed, s.n, s.k}, c, {bias, activation});
   } else {
-    Gemm<Tile>::run(call.context, m, n, k, a, ColumnsB{w.f32(), k}, c, {bias, call.attrs.activation});
+    Gemm<Tile>::run(call.context, s.m, s.n, s.k, a, ColumnsB{w, s.k}, c, {bias, activation});
   }
   return Status::kOk;
 }
 template <class Tile>
 uint64_t gemm_linear_scratch(const Call<linear_attrs>& call) {
-  return Gemm<Tile>::scratch_bytes(call.in[1].dim(0), call.in[1].dim(1));
+  const LinearSizes<Tile> s(call);
+  const bool packs = s.way == Way::product && PreparedHeader::weights(call.context, s.way) == nullptr;
+  return packs ? Gemm<Tile>::scratch_bytes(s.n, s.k) : 0;
+}
+template <class Tile>
+uint64_t gemm_linear_prepare(const Call<linear_attrs>& call, void* to) {
+  const LinearSizes<Tile> s(call);
+  const bool packs = s.way == Way::product;
+  const uint64_t size = sizeof(PreparedHeader) + (packs ? PackedB<Tile>::floats(s.n, s.k) * sizeof(float) : 0);
+  if (to == nullptr) return size;
+  float* packed = PreparedHeader::start(to, s.way);
+  if (packs) PackedB<Tile>::pack(ColumnsB{call.in[1].f32(), s.k}, s.n, s.k, 0, s.n, packed);
+  return size;
 }
 
 }  // namespace lite

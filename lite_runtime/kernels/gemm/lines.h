@@ -1,6 +1,8 @@
 #pragma once
 
+#include "core/thread_pool.h"
 #include "kernels/gemm/patches.h"
+#include "kernels/vector/share.h"
 
 // Images as a micro-kernel may read them without gathering patches: with zeros around them, an element of a window lies
 // equally far from the window's start in all windows. So the start of each window and one list of offsets are enough.
@@ -80,8 +82,53 @@ struct Lines {
   }
 };
 
-// A of conv2d like PatchesA, without gathering: windows start in the image, or in copies of the few lines that a block
-// of them sees.
+// A of conv2d like PatchesA, without gathering: windows start in the image, none of them in the padding.
+struct WindowsA {
+  Lines lines;
+  const int64_t* offsets;
+
+  template <class Isa, int kBlock>
+  At block(int64_t m, int count, int64_t k, int64_t, float*, const float** from) const {
+    const Windows& at = lines.images.at;
+    GridPosition g(at, m);
+    for (int r = 0; r < count; ++r, g.next(at)) {
+      from[r] = lines.in_place(g.n, g.p, 0) + g.q * at.w.stride * lines.pixel;
+    }
+    return {offsets + k};
+  }
+};
+template <>
+inline constexpr bool kInPlace<WindowsA> = true;
+
+// A group's images with zeros around them, as far as windows see.
+struct PaddedImages {
+  static constexpr int64_t kMost = 1 << 18;  // floats
+
+  // How many floats they take, for windows of which some lie outside; else 0. Larger ones are not worth a copy.
+  static int64_t floats(const Images& images) {
+    const Lines lines(images);
+    const Windows& at = images.at;
+    if (!lines.copied || at.h.count == 0 || at.w.count == 0) return 0;
+    const int64_t size = at.n * lines.count(at.h.count, at.h.size) * lines.line;
+    return size <= kMost ? size : 0;
+  }
+
+  template <class Isa>
+  static Images copy(ThreadPool* pool, const Images& images, float* to) {
+    const Lines lines(images);
+    Windows at = images.at;
+    const int rows = lines.count(at.h.count, at.h.size);
+    parallel_for(pool, at.n, share(at.n, rows * lines.line), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        lines.copy<Isa>(n, 0, 0, rows, 0, at.w.count - 1, to + n * rows * lines.line);
+      }
+    });
+    at.h.length = rows, at.w.length = lines.width, at.h.pad = at.w.pad = 0;
+    return {to, at, images.group, 0, images.group};
+  }
+};
+
+// The same where windows start in copies of the few lines that a block of them sees.
 struct LinesA {
   Lines lines;
   const int64_t* offsets;
@@ -92,7 +139,6 @@ struct LinesA {
     const Windows& at = lines.images.at;
     const int64_t run = int64_t{at.w.size} * lines.images.group, windows = int64_t{at.h.count} * at.w.count;
     if (windows == 0 || lines.window_elements() == 0) return false;
-    if (!lines.copied) return true;
     const int64_t places = std::min<int64_t>(at.h.size, (kDepth - 2) / run + 2), images = (kBlock - 2) / windows + 2;
     const int64_t rows = std::min<int64_t>((kBlock - 2) / at.w.count + 2, images * at.h.count);
     // Every image's rows have lines of their own; neighbouring rows share some.
@@ -109,15 +155,10 @@ struct LinesA {
     for (int r = 0; r < count;) {
       const int windows = std::min(count - r, (at.h.count - g.p) * at.w.count - g.q);  // of this image
       const int rows = (g.q + windows - 1) / at.w.count + 1;
-      const float* start;  // of the first window of row g.p
-      if (lines.copied) {
-        const int lines_here = lines.count(rows, last - first + 1), end = rows == 1 ? g.q + windows : at.w.count;
-        lines.copy<Isa>(g.n, g.p, first, lines_here, rows == 1 ? g.q : 0, end - 1, gathered);
-        start = gathered - int64_t{first} * at.h.dilation * lines.line;
-        gathered += lines_here * lines.line;
-      } else {
-        start = lines.in_place(g.n, g.p, 0);
-      }
+      const int lines_here = lines.count(rows, last - first + 1), end = rows == 1 ? g.q + windows : at.w.count;
+      lines.copy<Isa>(g.n, g.p, first, lines_here, rows == 1 ? g.q : 0, end - 1, gathered);
+      const float* start = gathered - int64_t{first} * at.h.dilation * lines.line;  // of the first window of row g.p
+      gathered += lines_here * lines.line;
       for (int i = 0, p = 0; i < windows; ++i, ++r) {
         from[r] = start + p * at.h.stride * lines.line + g.q * at.w.stride * lines.pixel;
         if (++g.q == at.w.count) g.q = 0, ++p;

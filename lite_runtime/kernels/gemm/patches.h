@@ -92,21 +92,11 @@ struct Images {
 struct PatchesA {
   Images images;
 
-  bool whole_pixels() const {  // a patch is one pixel, and no window is in the padding
-    const Windows& at = images.at;
-    return at.h.size == 1 && at.w.size == 1 && at.h.inside(at.h.position(0, 0)) && at.w.inside(at.w.position(0, 0)) &&
-           at.h.inside(at.h.position(at.h.count - 1, 0)) && at.w.inside(at.w.position(at.w.count - 1, 0));
-  }
   template <class Isa, int kBlock>
   Apart block(int64_t m, int count, int64_t k, int64_t depth, float* gathered, const float** from) const {
-    const bool direct = whole_pixels();
     const Axis &h = images.at.h, &w = images.at.w;
     GridPosition g(images.at, m);
     for (int r = 0; r < count; ++r, g.next(images.at)) {
-      if (direct) {
-        from[r] = pixel(g) + k;
-        continue;
-      }
       from[r] = gathered + r * depth;
       gather<Isa>(images.pixel(g.n, 0, 0), {h.position(g.p, 0), h.dilation, h.size, h.length},
                   {w.position(g.q, 0), w.dilation, w.size, w.length}, images.channels, images.group, k, depth,
@@ -114,20 +104,12 @@ struct PatchesA {
     }
     return {1};
   }
-
- private:
-  const float* pixel(const GridPosition& g) const {
-    return images.pixel(g.n, images.at.h.position(g.p, 0), images.at.w.position(g.q, 0));
-  }
 };
 
 // B of conv2d_dw: row (n,p,q) is the patch [r,s,c] that window p, q sees.
 struct PatchesB {
   Images images;
   int64_t first;  // the row that is row 0
-
-  const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step() const { return 0; }
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
@@ -205,9 +187,6 @@ struct PlacesB {
   const float* base;  // [k,r,s,c], from the group's first k on
   const Phase& phase;
   int group, channels;  // k of the group, c
-
-  const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step() const { return 0; }
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {

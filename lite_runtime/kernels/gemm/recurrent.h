@@ -10,42 +10,35 @@
 
 namespace lite {
 
-// What a step multiplies with: w [rows,h] or its transpose, packed once for all steps.
+// What a step multiplies with: w [rows,h] or its transpose, packed once for all steps unless steps have few rows.
 template <class Tile>
 class StepProduct {
  public:
   // Floats of scratch: the packed matrix.
-  static int64_t scratch_floats(int64_t k, int64_t n) { return (n + Tile::kColumns - 1) / Tile::kColumns * width(k); }
+  static int64_t scratch_floats(int64_t k, int64_t n) { return PackedB<Tile>::floats(n, k); }
 
-  // For products with B [k,n], which has to be w^T for `columns` (w lies as [n,k]) and w itself else.
-  StepProduct(const Context& context, const float* w, int64_t k, int64_t n, bool columns)
-      : context_(context), w_(w), packed_(static_cast<float*>(context.scratch)), k_(k), n_(n), columns_(columns) {}
-
-  void pack() const {
-    for (int64_t j = 0; j < n_; j += Tile::kColumns) {
-      const int count = static_cast<int>(std::min<int64_t>(Tile::kColumns, n_ - j));
-      float* to = packed_ + j / Tile::kColumns * width(k_);
-      columns_ ? ColumnsB{w_, k_}.panel<Tile>(0, k_, j, count, Tile::kColumns, to)
-               : RowsB{w_, n_}.panel<Tile>(0, k_, j, count, Tile::kColumns, to);
-    }
+  // For products of `m` rows with B [k,n], which has to be w^T for `columns` (w lies as [n,k]) and w itself else.
+  StepProduct(const Context& context, const float* w, int64_t m, int64_t k, int64_t n, bool columns)
+      : context_(context), w_(w), m_(m), k_(k), n_(n), dots_(columns && m < Tile::kRows) {
+    float* packed = static_cast<float*>(context.scratch);
+    if (dots_) return;
+    columns ? PackedB<Tile>::pack(ColumnsB{w, k}, n, k, 0, n, packed)
+            : PackedB<Tile>::pack(RowsB{w, n}, n, k, 0, n, packed);
   }
 
-  // y = a B for `m` rows.
-  void run(int64_t m, const RowsA& a, const RowsC& y) const {
-    if (columns_ && m < Tile::kRows) {
-      return dot_products<typename Tile::Isa>(context_, m, n_, k_, a, w_, y, nullptr, Activation::none);
+  // y = a B
+  void run(const RowsA& a, const RowsC& y) const {
+    if (dots_) {
+      return dot_products<typename Tile::Isa>(context_, m_, n_, k_, a, w_, y, nullptr, Activation::none);
     }
-    Gemm<Tile>::run(context_, m, n_, k_, a, PackedB{packed_, width(k_), Tile::kColumns}, y);
+    Gemm<Tile>::run(context_, m_, n_, k_, a, PackedB<Tile>{static_cast<float*>(context_.scratch), n_, k_}, y);
   }
 
  private:
-  static int64_t width(int64_t k) { return k * Tile::kColumns; }  // floats of a panel
-
   const Context& context_;
   const float* w_;
-  float* packed_;
-  int64_t k_, n_;
-  bool columns_;
+  int64_t m_, k_, n_;
+  bool dots_;
 };
 
 // body(example) for all of them, in parallel; `cost` is that of one.
@@ -75,11 +68,10 @@ Status gemm_lstm(const Call<lstm_attrs>& call) {
   const float* x = call.in[0].f32();
   float *hidden = call.out[0].f32(), *cell = call.out[1].f32(), *gates = call.out[2].f32();
   float* products = static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(h, 4 * h);
-  const StepProduct<Tile> product(call.context, call.in[1].f32(), h, 4 * h, true);
-  product.pack();
+  const StepProduct<Tile> product(call.context, call.in[1].f32(), s.n, h, 4 * h, true);
   for (int64_t step = 0; step < s.t; ++step) {
     const RowsA last = {s.before(step, 0, hidden, call.in[2].f32()), s.stride_before(step)};
-    product.run(s.n, last, RowsC{products, 4 * h});
+    product.run(last, RowsC{products, 4 * h});
     for_examples(call.context, s.n, 64 * h, [&](int64_t e) {
       const int64_t at = s.at(step, e);
       const float *u = products + e * 4 * h, *a = x + at * 4 * h, *c0 = s.before(step, e, cell, call.in[3].f32());
@@ -109,8 +101,7 @@ Status gemm_lstm_dx(const Call<lstm_dx_attrs>& call) {
   const float* gc = call.optional(5) != nullptr ? call.optional(5)->f32() : nullptr;
   const float* direct = call.optional(6) != nullptr ? call.optional(6)->f32() : nullptr;
   float *dx = call.out[0].f32(), *dh = call.out[1].f32(), *dc = call.out[2].f32();
-  const StepProduct<Tile> product(call.context, call.in[2].f32(), 4 * h, h, false);
-  product.pack();
+  const StepProduct<Tile> product(call.context, call.in[2].f32(), s.n, 4 * h, h, false);
   std::fill_n(dh, s.n * h, 0.0f);
   std::fill_n(dc, s.n * h, 0.0f);
   for (int64_t step = s.t - 1; step >= 0; --step) {
@@ -134,7 +125,7 @@ Status gemm_lstm_dx(const Call<lstm_dx_attrs>& call) {
         Isa::store(of_last + j, of_c * f, lanes);
       });
     });
-    product.run(s.n, RowsA{dx + s.at(step, 0) * 4 * h, s.t * 4 * h}, RowsC{dh, h});
+    product.run(RowsA{dx + s.at(step, 0) * 4 * h, s.t * 4 * h}, RowsC{dh, h});
   }
   return Status::kOk;
 }
@@ -147,11 +138,10 @@ Status gemm_gru(const Call<gru_attrs>& call) {
   const float *x = call.in[0].f32(), *b = call.optional(3) != nullptr ? call.optional(3)->f32() : nullptr;
   float *hidden = call.out[0].f32(), *gates = call.out[1].f32();
   float* products = static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(h, 3 * h);
-  const StepProduct<Tile> product(call.context, call.in[1].f32(), h, 3 * h, true);
-  product.pack();
+  const StepProduct<Tile> product(call.context, call.in[1].f32(), s.n, h, 3 * h, true);
   for (int64_t step = 0; step < s.t; ++step) {
     const RowsA last = {s.before(step, 0, hidden, call.in[2].f32()), s.stride_before(step)};
-    product.run(s.n, last, RowsC{products, 3 * h});
+    product.run(last, RowsC{products, 3 * h});
     for_examples(call.context, s.n, 48 * h, [&](int64_t e) {
       const int64_t at = s.at(step, e);
       const float *u = products + e * 3 * h, *a = x + at * 3 * h, *h0 = s.before(step, e, hidden, call.in[2].f32());
@@ -183,8 +173,7 @@ Status gemm_gru_dx(const Call<gru_dx_attrs>& call) {
   float *dx = call.out[0].f32(), *dv = call.out[1].f32(), *dh = call.out[2].f32();
   float* of_product = static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(3 * h, h);
   float* kept = of_product + s.n * 3 * h;  // z times the gradient of h, beside what comes back through the product
-  const StepProduct<Tile> product(call.context, call.in[2].f32(), 3 * h, h, false);
-  product.pack();
+  const StepProduct<Tile> product(call.context, call.in[2].f32(), s.n, 3 * h, h, false);
   std::fill_n(dh, s.n * h, 0.0f);
   for (int64_t step = s.t - 1; step >= 0; --step) {
     for_examples(call.context, s.n, 48 * h, [&](int64_t e) {
@@ -210,7 +199,7 @@ Status gemm_gru_dx(const Call<gru_dx_attrs>& call) {
         Isa::store(kept + e * h + j, of_h * z, lanes);
       });
     });
-    product.run(s.n, RowsA{of_product, 3 * h}, RowsC{dh, h});
+    product.run(RowsA{of_product, 3 * h}, RowsC{dh, h});
     over<Isa>(s.n * h, [&](int64_t i, int lanes) {
       Isa::store(dh + i, Isa::load(dh + i, lanes) + Isa::load(kept + i, lanes), lanes);
     });

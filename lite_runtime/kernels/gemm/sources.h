@@ -8,9 +8,9 @@
 // Where the matrices of a product come from. A source of A has
 //   block<Isa, kBlock>(row, count, k, depth, gathered, from) -> step or offsets
 // which sets from[r], for `count` rows from `row` on, to where elements [k, k + depth) of the row are: Apart or At, in
-// the tensor itself, or in `gathered`, which has room for kGathered elements and a vector. A source of B has
+// the tensor itself, or in `gathered`, which has room for kGathered elements and a vector. Where it copies nothing, it
+// says so: kInPlace<A>. A source of B that is not packed has
 //   panel<Tile>(k, depth, column, count, width, to)   writes [depth][width], anything behind `count` columns
-//   in_place(k, column), step()                where such a panel lies in the tensor, its rows `step` apart, or null
 
 namespace lite {
 
@@ -53,6 +53,11 @@ struct RowsA {
   }
 };
 
+template <class A>
+constexpr bool kInPlace = false;
+template <>
+inline constexpr bool kInPlace<RowsA> = true;
+
 // A transposed row-major matrix: row m of A is a column of it.
 struct ColumnsA {
   const float* base;
@@ -70,7 +75,7 @@ struct ColumnsA {
   }
 };
 
-// How wide the panel of a tile's `count` columns is.
+// How wide the panel of the next `count` columns is.
 template <class Tile>
 constexpr int panel_width(int64_t count) {
   constexpr int kLeast = Tile::kLeastColumns;
@@ -89,15 +94,12 @@ inline void panel_row(const float* from, int count, int width, float* to) {
 // A row-major matrix.
 struct RowsB {
   const float* base;
-  int64_t step_;  // from row to row
-
-  const float* in_place(int64_t k, int64_t column) const { return base + k * step_ + column; }
-  int64_t step() const { return step_; }
+  int64_t step;  // from row to row
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     for (int64_t i = 0; i < depth; ++i, to += width) {
-      panel_row<typename Tile::Isa>(base + (k + i) * step_ + column, count, width, to);
+      panel_row<typename Tile::Isa>(base + (k + i) * step + column, count, width, to);
     }
   }
 };
@@ -105,38 +107,43 @@ struct RowsB {
 // A transposed row-major matrix: column j of B is a row of it.
 struct ColumnsB {
   const float* base;
-  int64_t step_;  // from column to column
-
-  const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step() const { return 0; }
+  int64_t step;  // from column to column
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     const float* from[Tile::kColumns];  // columns behind the last one are copies of it that nobody reads
-    for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step_ + k;
+    for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step + k;
     Tile::transpose(from, width, depth, to);
   }
 };
 
-// Panels of all of B that were packed before, zeros (or anything) behind the last column.
+// All of B, packed before: panels [k][width] one after the other, anything behind the last column.
+template <class Tile>
 struct PackedB {
   const float* base;
-  int64_t panel_size;  // floats from one panel to the next
-  int columns;         // of a panel
+  int64_t n, k;
 
-  const float* in_place(int64_t k, int64_t column) const { return base + column / columns * panel_size + k * columns; }
-  int64_t step() const { return columns; }
-
-  template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int, int width, float* to) const {
-    for (int64_t i = 0; i < depth; ++i) std::copy_n(in_place(k + i, column), width, to + i * width);
+  static int64_t floats(int64_t n, int64_t k) {
+    const int64_t whole = n / Tile::kColumns * Tile::kColumns;
+    return (whole + panel_width<Tile>(n - whole)) * k;
   }
+  // Packs the columns of [n,k] from `begin` to `end`, multiples of kColumns or n.
+  template <class B>
+  static void pack(const B& from, int64_t n, int64_t k, int64_t begin, int64_t end, float* to) {
+    for (int64_t j = begin; j < end; j += Tile::kColumns) {
+      const int count = static_cast<int>(std::min<int64_t>(Tile::kColumns, n - j));
+      from.template panel<Tile>(0, k, j, count, panel_width<Tile>(count), to + j * k);
+    }
+  }
+
+  // How wide the panel is that starts with a column.
+  int64_t width(int64_t column) const { return panel_width<Tile>(n - column); }
 };
 
-// Whether every panel of a source lies ready, also the last and narrow one.
+// Whether all panels of a source lie ready.
 template <class B>
 constexpr bool kIsPacked = false;
-template <>
-inline constexpr bool kIsPacked<PackedB> = true;
+template <class Tile>
+inline constexpr bool kIsPacked<PackedB<Tile>> = true;
 
 }  // namespace lite

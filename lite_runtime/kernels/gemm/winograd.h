@@ -26,29 +26,51 @@ class Winograd {
   // transformed weights. Measured with AVX-512.
   static bool pays(const Windows& at, int channels, int results) {
     const auto plain = [](const Axis& axis) { return axis.size == 3 && axis.stride == 1 && axis.dilation == 1; };
-    return Tile::kAnyColumns && plain(at.h) && plain(at.w) && channels >= 32 && results >= 32 &&
-           int64_t{channels} * results <= kMostWeights && squares_of(at) >= 64;
+    return plain(at.h) && plain(at.w) && channels >= 32 && results >= 32 &&
+           int64_t{channels} * results <= kMostWeights && squares_of(at) >= 48;
   }
 
-  // For weights as they are packed, then for the parts.
-  static uint64_t scratch_bytes(const Windows& at, int channels, int results) {
-    const int64_t packed = int64_t{kPoints} * channels * results, transformed = packed;
-    return static_cast<uint64_t>(packed + transformed + parts_of(at) * piece_floats(channels, results)) * sizeof(float);
+  // Floats of packed weights: for every point a matrix [channels,results] in panels.
+  static int64_t packed_floats(int channels, int results) { return kPoints * PackedB<Tile>::floats(results, channels); }
+  // For packed weights, unless those are prepared, then for the parts.
+  static uint64_t scratch_bytes(const Windows& at, int channels, int results, bool packed) {
+    const int64_t weights = packed ? 0 : packed_floats(channels, results);
+    return static_cast<uint64_t>(weights + parts_of(at) * piece_floats(channels, results)) * sizeof(float);
   }
 
-  void run(const Context& context, float* y, int64_t y_step, const float* bias, Activation activation) const {
+  // Packs G w G^T for every pair of channels; `weights` and `turned` as above.
+  static void pack(ThreadPool* pool, const float* weights, int channels, int results, bool turned, float* to) {
+    const int64_t panels = (results + Tile::kColumns - 1) / Tile::kColumns, blocks = (channels + kStrip - 1) / kStrip;
+    const int64_t tasks = panels * blocks, cost = 100 * Tile::kColumns * kStrip;
+    parallel_for(pool, tasks, share(tasks, cost), [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t k = task / blocks * Tile::kColumns, c = task % blocks * kStrip;
+        const PackedB<Tile> panel = {nullptr, results, channels};
+        const int64_t width = panel.width(k), at = k * channels + c * width;
+        const int64_t ks = std::min<int64_t>(Tile::kColumns, results - k), cs = std::min(kStrip, channels - c);
+        pack_block(weights, channels, results, k, ks, c, cs, turned, to + at, width);
+      }
+    });
+  }
+
+  // y.row(window) gets the results; `packed` is what `pack` made, or null: it is made in scratch memory.
+  template <class C>
+  void run(const Context& context, const float* packed, const C& y, const float* bias, Activation activation) const {
     float* scratch = static_cast<float*>(context.scratch);
-    const int64_t packed = int64_t{kPoints} * images_.group * k_;
-    transform_weights(context, scratch, scratch + packed);
+    if (packed == nullptr) {
+      pack(context.pool, weights_, images_.group, k_, turned_, scratch);
+      packed = scratch;
+      scratch += packed_floats(images_.group, k_);
+    }
     const int64_t parts = parts_of(images_.at), squares = squares_of(images_.at);
     const int64_t cost = 2 * kPoints * squares * images_.group * k_ / parts;
     parallel_for(context.pool, parts, share(parts, cost), [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
-        float* piece = scratch + 2 * packed + part * piece_floats(images_.group, k_);
+        float* piece = scratch + part * piece_floats(images_.group, k_);
         const int64_t last = squares * (part + 1) / parts;
         for (int64_t first = squares * part / parts; first < last; first += kSquares) {
           const int count = static_cast<int>(std::min<int64_t>(kSquares, last - first));
-          block({scratch, piece, y, y_step, bias, activation}, first, count);
+          block({packed, piece, y.base, y.step, bias, activation}, first, count);
         }
       }
     });
@@ -75,41 +97,36 @@ class Winograd {
     return (int64_t{kPoints} * kSquares * (channels + results) + 15) / 16 * 16;
   }
 
-  // Packs G w G^T for every pair of channels: [16] matrices [channels,results].
-  void transform_weights(const Context& context, float* packed, float* by_rows) const {
-    const int rows = turned_ ? images_.group : k_, lanes_of_row = turned_ ? k_ : images_.group;
-    const int64_t matrix = int64_t{rows} * lanes_of_row;
-    float* to = turned_ ? packed : by_rows;
-    parallel_for(context.pool, rows, share(rows, 100 * lanes_of_row), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        over<Isa>(lanes_of_row, [&](int64_t i, int lanes) {
-          transform_weight(weights_ + row * 9 * lanes_of_row + i, lanes_of_row, lanes, to + row * lanes_of_row + i,
-                           matrix);
+  // A block of weights, `cs` channels from `c` on by `ks` results from `k` on, transformed to rows of a panel, for
+  // every point.
+  static void pack_block(const float* weights, int channels, int results, int64_t k, int64_t ks, int64_t c, int64_t cs,
+                         bool turned, float* to, int64_t width) {
+    const int64_t to_step = PackedB<Tile>::floats(results, channels);  // from point to point
+    if (turned) {
+      for (int64_t row = 0; row < cs; ++row) {
+        over<Isa>(ks, [&](int64_t i, int lanes) {
+          transform_weight(weights + (c + row) * 9 * results + k + i, results, lanes, true, to + row * width + i,
+                           to_step);
         });
       }
-    });
-    if (turned_) return;
-    parallel_for(context.pool, kPoints, share(kPoints, 8 * matrix), [&](int64_t begin, int64_t end) {
-      for (int64_t point = begin; point < end; ++point) pack_rows(by_rows + point * matrix, packed + point * matrix);
-    });
-  }
-
-  // to[c,k] = from[k,c]
-  void pack_rows(const float* from, float* to) const {
-    const int channels = images_.group;
-    for (int64_t k = 0; k < k_; k += kStrip) {
-      for (int64_t c = 0; c < channels; c += kStrip) {
-        transpose_strip(from + k * channels + c, channels, std::min<int64_t>(kStrip, channels - c),
-                        std::min<int64_t>(kStrip, k_ - k), to + c * k_ + k, k_);
+      return;
+    }
+    float points[kPoints * kStrip];
+    for (int64_t i = 0; i < ks; ++i) {
+      over<Isa>(cs, [&](int64_t j, int lanes) {
+        transform_weight(weights + (k + i) * 9 * channels + c + j, channels, lanes, false, points + j, kStrip);
+      });
+      for (int point = 0; point < kPoints; ++point) {
+        for (int64_t j = 0; j < cs; ++j) to[point * to_step + j * width + i] = points[point * kStrip + j];
       }
     }
   }
 
-  void transform_weight(const float* w, int64_t step, int lanes, float* to, int64_t to_step) const {
+  static void transform_weight(const float* w, int64_t step, int lanes, bool turned, float* to, int64_t to_step) {
     V t[4][3];
     for (int j = 0; j < 3; ++j) {
       V g[3];
-      for (int i = 0; i < 3; ++i) g[i] = Isa::load(w + (turned_ ? 8 - 3 * i - j : 3 * i + j) * step, lanes);
+      for (int i = 0; i < 3; ++i) g[i] = Isa::load(w + (turned ? 8 - 3 * i - j : 3 * i + j) * step, lanes);
       V column[4];
       weight_line(g, column);
       for (int i = 0; i < 4; ++i) t[i][j] = column[i];
@@ -131,31 +148,15 @@ class Winograd {
   // Squares [first, first + count), counted over all images.
   void block(const Block& block, int64_t first, int count) const {
     const int channels = images_.group;
+    const Context alone;
     float *pixels = block.piece, *products = pixels + int64_t{kPoints} * kSquares * channels;
     for (int i = 0; i < count; ++i) read_square(first + i, pixels + int64_t{i} * channels);
     for (int point = 0; point < kPoints; ++point) {
-      multiply(count, pixels + int64_t{point} * kSquares * channels, block.weights + int64_t{point} * channels * k_,
-               products + int64_t{point} * kSquares * k_);
+      const RowsA a = {pixels + int64_t{point} * kSquares * channels, channels};
+      const PackedB<Tile> b = {block.weights + point * PackedB<Tile>::floats(k_, channels), k_, channels};
+      Gemm<Tile>::run(alone, count, k_, channels, a, b, RowsC{products + int64_t{point} * kSquares * k_, k_});
     }
     for (int i = 0; i < count; ++i) write_square(block, first + i, products + int64_t{i} * k_);
-  }
-
-  // products [count,k] = pixels [count,c] weights [c,k]
-  void multiply(int count, const float* pixels, const float* weights, float* products) const {
-    for (int j = 0; j < k_; j += Tile::kColumns) {
-      for (int i = 0; i < count; i += Tile::kRows) {
-        const int rows = std::min(Tile::kRows, count - i);
-        const float* a[Tile::kRows];
-        float* c[Tile::kRows];
-        for (int r = 0; r < Tile::kRows; ++r) {
-          const int64_t row = i + std::min(r, rows - 1);
-          a[r] = pixels + row * images_.group;
-          c[r] = products + row * k_ + j;
-        }
-        Tile::run(rows, std::min(Tile::kColumns, k_ - j), images_.group, a, Apart{1}, weights + j, k_, c, nullptr,
-                  false);
-      }
-    }
   }
 
   struct Square {
@@ -211,6 +212,8 @@ class Winograd {
     const int64_t step = int64_t{kSquares} * k_;
     float* to = block.y + ((int64_t{s.n} * h.count + s.row) * w.count + s.column) * block.y_step;
     const bool below = s.row + 1 < h.count, beside = s.column + 1 < w.count;
+    const Limits limits = limits_of(block.activation);
+    const V low = Isa::all(limits.low), high = Isa::all(limits.high);
     over<Isa>(k_, [&](int64_t c, int lanes) {
       V t[2][4];
 #pragma GCC unroll 4
@@ -227,10 +230,16 @@ class Winograd {
         if (i == 1 && !below) break;
         float* row = to + i * w.count * block.y_step + c;
         const V left = t[i][0] + t[i][1] + t[i][2] + bias, right = t[i][1] - t[i][2] - t[i][3] + bias;
-        Isa::store(row, vactivate<Isa>(block.activation, left), lanes);
-        if (beside) Isa::store(row + block.y_step, vactivate<Isa>(block.activation, right), lanes);
+        Isa::store(row, Isa::min(high, Isa::max(low, left)), lanes);
+        if (beside) Isa::store(row + block.y_step, Isa::min(high, Isa::max(low, right)), lanes);
       }
     });
+    if (only_limits(block.activation)) return;
+    for (int i = 0; i < (below ? 2 : 1); ++i) {
+      for (int j = 0; j < (beside ? 2 : 1); ++j) {
+        activate_row<Isa>(block.activation, k_, to + (i * w.count + j) * block.y_step);
+      }
+    }
   }
 
   const Images images_;

@@ -9,6 +9,7 @@ namespace lite {
 
 KERNEL(conv2d, f32, neon) { return gemm_conv2d<NeonTile>(call); }
 SCRATCH(conv2d, f32, neon) { return gemm_conv2d_scratch<NeonTile>(call); }
+PREPARE(conv2d, f32, neon) { return gemm_conv2d_prepare<NeonTile>(call, to); }
 
 KERNEL(conv2d_dx, f32, neon) { return gemm_conv2d_dx<NeonTile>(call); }
 SCRATCH(conv2d_dx, f32, neon) { return gemm_conv2d_dx_scratch<NeonTile>(call); }

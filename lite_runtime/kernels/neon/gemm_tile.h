@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/gemm/sources.h"
+#include "kernels/gemm/tile.h"
 #include "kernels/neon/vector.h"
 
 namespace lite {
@@ -11,20 +11,22 @@ struct NeonTile {
   static constexpr int kRows = 8, kColumns = 8, kLeastColumns = kColumns;
   static constexpr bool kAnyColumns = false, kTakesOffsets = false;
 
-  // C = A B + (add ? C : bias or 0) for 8 rows of 8 columns, whatever `rows` and `columns` say. A's row r has its
+  // C = limits(A B + (C or bias or 0)) for 8 rows, whatever `rows` says, of `columns` columns. A's row r has its
   // element k at a[r][index(k)]; where those are Apart by more than 1, the rows of A are neighbours. B's row k lies at
-  // b + k b_step.
+  // b + k b_step, all 8 columns.
   template <class Index>
-  static void run(int, int, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
-                  float* const* c, const float* bias, bool add) {
+  static void run(int, int columns, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
+                  float* const* c, const TileEnds& ends) {
+    const int first = std::min(columns, 4), second = columns - first;
     float32x4_t acc[8][2];
-    start(c, bias, add, acc);
+    start(c, ends, first, second, acc);
     multiply(k, a, index, b, b_step, acc);
+    const float32x4_t low = vdupq_n_f32(ends.limits.low), high = vdupq_n_f32(ends.limits.high);
 #pragma GCC unroll 8
     for (int r = 0; r < 8; ++r) {
       float* const to = c[r];
-      vst1q_f32(to, acc[r][0]);
-      vst1q_f32(to + 4, acc[r][1]);
+      Neon::store(to, Neon::min(high, Neon::max(low, acc[r][0])), first);
+      if (second > 0) Neon::store(to + 4, Neon::min(high, Neon::max(low, acc[r][1])), second);
     }
   }
 
@@ -43,21 +45,20 @@ struct NeonTile {
  private:
   using Accumulators = float32x4_t[8][2];
 
-  __attribute__((always_inline)) static inline void start(const float* const* c, const float* bias, bool add,
-                                                          Accumulators& acc) {
-    if (add) {
+  __attribute__((always_inline)) static inline void start(const float* const* c, const TileEnds& ends, int first,
+                                                          int second, Accumulators& acc) {
+    const auto load = [&](const float* from, float32x4_t(&to)[2]) {
+      to[0] = from != nullptr ? Neon::load(from, first) : vdupq_n_f32(0.0f);
+      to[1] = from != nullptr && second > 0 ? Neon::load(from + 4, second) : vdupq_n_f32(0.0f);
+    };
+    load(ends.bias, acc[0]);
 #pragma GCC unroll 8
-      for (int r = 0; r < 8; ++r) {
-        acc[r][0] = vld1q_f32(c[r]);
-        acc[r][1] = vld1q_f32(c[r] + 4);
-      }
-    } else {
-      const float32x4_t bias0 = bias != nullptr ? vld1q_f32(bias) : vdupq_n_f32(0.0f);
-      const float32x4_t bias1 = bias != nullptr ? vld1q_f32(bias + 4) : vdupq_n_f32(0.0f);
-#pragma GCC unroll 8
-      for (int r = 0; r < 8; ++r) {
-        acc[r][0] = bias0;
-        acc[r][1] = bias1;
+    for (int r = 7; r >= 0; --r) {
+      if (ends.add) {
+        load(c[r], acc[r]);
+      } else {
+        acc[r][0] = acc[0][0];
+        acc[r][1] = acc[0][1];
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/kernel.h"
+#include "kernels/vector/depthwise_rows.h"
 #include "kernels/vector/math.h"
 #include "kernels/vector/share.h"
 #include "kernels/windows.h"
@@ -179,11 +180,20 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
   const int inner = (at.w.pad + at.w.stride - 1) / at.w.stride;
   const int room = at.w.length + at.w.pad - 1 - (at.w.size - 1) * at.w.dilation;  // for the last window's start
   const int outer = room >= 0 ? room / at.w.stride + 1 : 0;
+  const DepthwiseRows rows_at_once = depthwise_rows<Isa>(at.w, channels);
+  const bool limited = rows_at_once != nullptr && only_limits(call.attrs.activation);
   const auto row_of = [&](int64_t row, KeptProducts* kept) {
     const int top = at.h.position(static_cast<int>(row % at.h.count), 0);
     const int i0 = at.h.first_inside(top), i1 = at.h.behind_inside(top);
     const float* lines = x.f32() + (row / at.h.count * at.h.length + top) * at.w.length * channels;
     float* to = y.f32() + row * at.w.count * channels;
+    const int64_t line_step = int64_t{at.h.dilation} * at.w.length * channels;
+    if (rows_at_once != nullptr) {
+      rows_at_once({at.w, channels, lines + i0 * line_step, line_step, w.f32() + int64_t{i0} * at.w.size * channels,
+                    i1 - i0, bias, to, limits_of(call.attrs.activation)});
+      if (!limited) activate_row<Isa>(call.attrs.activation, int64_t{at.w.count} * channels, to);
+      return;
+    }
     const Row<Isa> line = {lines - int64_t{at.w.pad} * channels, to, int64_t{at.w.stride} * channels, channels,
                            channels};
     if (kept != nullptr) kept->start_row(i0, i1);
@@ -192,16 +202,14 @@ Status vector_depthwise_conv2d(const Call<depthwise_conv2d_attrs>& call) {
       line.sum(begin, end, bias, kept, [&](auto add) {
         for (int i = i0; i < i1; ++i) {
           for (int j = j0; j < j1; ++j) {
-            add((int64_t{i} * at.h.dilation * at.w.length + j * at.w.dilation) * channels,
+            add(i * line_step + int64_t{j} * at.w.dilation * channels,
                 w.f32() + (int64_t{i} * at.w.size + j) * channels);
           }
         }
       });
     });
     if (call.attrs.activation == Activation::none) return;
-    over<Isa>(int64_t{at.w.count} * channels, [&](int64_t i, int lanes) {
-      Isa::store(to + i, vactivate<Isa>(call.attrs.activation, Isa::load(to + i, lanes)), lanes);
-    });
+    activate_row<Isa>(call.attrs.activation, int64_t{at.w.count} * channels, to);
   };
   for_depthwise_rows(call.context.pool, at, rows, cost, row_of);
   return Status::kOk;

@@ -112,17 +112,21 @@ inline typename Isa::V vtanh(typename Isa::V x) {
   return Isa::select(Isa::below(a, Isa::all(0.625f)), Isa::fma(square * x, q, x), Isa::with_sign_of(large, x));
 }
 
-// Near 0 an odd polynomial, then 1 - e^q(|x|), which is 1 from 4 on
+template <class Isa>
+inline typename Isa::V vlimit(typename Isa::V x, float low, float high) {
+  return Isa::min(Isa::all(high), Isa::max(Isa::all(low), x));  // in this order NaN stays
+}
+
+// An odd rational function up to 3.92, from where on it is 1 in float32
 template <class Isa>
 inline typename Isa::V verf(typename Isa::V x) {
   using V = typename Isa::V;
-  const V a = Isa::min(Isa::all(4.0f), Isa::abs(x)), square = x * x;
-  const V near = x * polynomial<Isa>(square, {1.12837911f, -0.376125574f, 0.112825245f, -0.0267939549f, 0.00503587164f,
-                                              -0.000622242049f});
-  const V q = polynomial<Isa>(a, {-0.000133574707f, -1.12793612f, -0.636737227f, -0.104327507f, 0.0224202201f,
-                                  -0.0030922927f, 0.000200996292f});
-  const V far = Isa::with_sign_of(Isa::all(1.0f) - vexp<Isa>(q), x);
-  return Isa::select(Isa::below(a, Isa::all(0.875f)), near, far);
+  const V a = vlimit<Isa>(x, -3.92f, 3.92f), square = a * a;
+  const V p = polynomial<Isa>(
+      square, {1.12837915f, 0.190402173f, 0.0527481876f, 0.00376544454f, 0.00028488077f, 2.05014279e-06f});
+  const V q =
+      polynomial<Isa>(square, {1.0f, 0.502072274f, 0.114107367f, 0.0149688661f, 0.00116249755f, 3.8092195e-05f});
+  return vlimit<Isa>(a * p / q, -1.0f, 1.0f);
 }
 
 template <class Isa>
@@ -134,11 +138,6 @@ template <class Isa>
 inline typename Isa::V vgelu_by_tanh(typename Isa::V x) {
   // (1 + tanh(u)) / 2 is the sigmoid of 2u
   return x * vsigmoid<Isa>(x * (x * x * 0.044715f + 1.0f) * 1.59576912f);
-}
-
-template <class Isa>
-inline typename Isa::V vlimit(typename Isa::V x, float low, float high) {
-  return Isa::min(Isa::all(high), Isa::max(Isa::all(low), x));  // in this order NaN stays
 }
 
 template <class Isa>
@@ -167,6 +166,12 @@ inline typename Isa::V vactivate(Activation kind, typename Isa::V x) {
       return vgelu<Isa>(x);
   }
   return x;
+}
+
+// y = activation(y) for n elements. It stays apart: it holds the code of all activations.
+template <class Isa>
+__attribute__((noinline)) void activate_row(Activation kind, int64_t n, float* y) {
+  over<Isa>(n, [&](int64_t i, int lanes) { Isa::store(y + i, vactivate<Isa>(kind, Isa::load(y + i, lanes)), lanes); });
 }
 
 }  // namespace lite

@@ -13,6 +13,7 @@ struct Wasm {
   using V = float __attribute__((__vector_size__(16)));
   using Mask = V;                                    // lanes that are all ones or all zeros
   static constexpr int kLanes = 4, kRegisters = 16;  // registers: of engines on x86
+  static constexpr bool kMasks = false;
 
   static V load(const float* p) { return v(wasm_v128_load(p)); }
   static V load(const float* p, int n) {

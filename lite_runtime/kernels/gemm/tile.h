@@ -1,0 +1,121 @@
+#pragma once
+
+#include "kernels/activation.h"
+#include "kernels/gemm/sources.h"
+
+// Micro-kernels: how a tile of C begins and ends, and the one of instruction sets that multiply vectors of B with one
+// element of A.
+
+namespace lite {
+
+// What a micro-kernel does to a tile beside the product.
+struct TileEnds {
+  const float* bias;  // what sums start with, a number a column, or null
+  bool add;           // they start with C instead
+  Limits limits;      // of the results
+};
+
+// Rows by columns of accumulators, a vector of B for each column and an element of A in the registers. Fewer rows, in
+// steps of RowStep, and fewer vectors have tiles of their own.
+template <class Isa_, int Rows, int Vectors, int RowStep>
+struct BroadcastTile {
+  using Isa = Isa_;
+  using V = typename Isa::V;
+  static constexpr int kRows = Rows, kColumns = Vectors * Isa::kLanes, kLeastColumns = Isa::kLanes;
+  static constexpr bool kAnyColumns = Isa::kMasks, kTakesOffsets = true;
+
+  // C = limits(A B + (C or bias or 0)) for `rows` rows of `columns` columns; no column beyond is written. A's row r has
+  // its element k at a[r][index(k)]; B's row k lies at b + k b_step, in whole vectors unless the instruction set has
+  // masks. Where `rows` is no multiple of RowStep, more are computed: a and c have rows for those, which may be the
+  // last one again.
+  template <class Index>
+  __attribute__((noinline)) static void run(int rows, int columns, int64_t k, const float* const* a, Index index,
+                                            const float* b, int64_t b_step, float* const* c, const TileEnds& ends) {
+    by_columns<Vectors>(rows, columns, k, a, index, b, b_step, c, ends);
+  }
+
+ private:
+  template <int W, class Index>
+  static void by_columns(int rows, int columns, int64_t k, const float* const* a, Index index, const float* b,
+                         int64_t b_step, float* const* c, const TileEnds& ends) {
+    constexpr int kBefore = (W - 1) * Isa::kLanes;  // columns of all vectors but the last
+    if constexpr (W > 1) {
+      if (columns <= kBefore) return by_columns<W - 1>(rows, columns, k, a, index, b, b_step, c, ends);
+    }
+    by_rows<Rows, W>(rows, columns - kBefore, k, a, index, b, b_step, c, ends);
+  }
+
+  template <int R, int W, class Index>
+  static void by_rows(int rows, int last, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
+                      float* const* c, const TileEnds& ends) {
+    if constexpr (R > RowStep) {
+      if (rows <= R - RowStep) return by_rows<R - RowStep, W>(rows, last, k, a, index, b, b_step, c, ends);
+    }
+    tile<R, W>(last, k, a, index, b, b_step, c, ends);
+  }
+
+  // R rows of W vectors, the last one with `last` lanes.
+  template <int R, int W, class Index>
+  static void tile(int last, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
+                   float* const* c, const TileEnds& ends) {
+    const auto load = [last](const float* p, int w) {
+      return w + 1 < W ? Isa::load(p + w * Isa::kLanes) : Isa::load(p + w * Isa::kLanes, last);
+    };
+    V acc[R][W];
+    if (ends.add) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 3
+        for (int w = 0; w < W; ++w) acc[r][w] = load(c[r], w);
+      }
+    } else {
+#pragma GCC unroll 3
+      for (int w = 0; w < W; ++w) {
+        const V start = ends.bias != nullptr ? load(ends.bias, w) : Isa::all(0.0f);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) acc[r][w] = start;
+      }
+    }
+    add_products(last, k, a, index, b, b_step, acc);
+    const V low = Isa::all(ends.limits.low), high = Isa::all(ends.limits.high);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      float* const to = c[r];
+#pragma GCC unroll 3
+      for (int w = 0; w < W; ++w) {
+        const V y = Isa::min(high, Isa::max(low, acc[r][w]));  // in this order NaN stays
+        w + 1 < W ? Isa::store(to + w * Isa::kLanes, y) : Isa::store(to + w * Isa::kLanes, y, last);
+      }
+    }
+  }
+
+  template <int R, int W, class Index>
+  __attribute__((always_inline)) static inline void add_products([[maybe_unused]] int last, int64_t k,
+                                                                 const float* const* a, Index index, const float* b,
+                                                                 int64_t b_step, V (&acc)[R][W]) {
+    const float* row[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) row[r] = a[r];
+    for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(k); ++i, b += static_cast<ptrdiff_t>(b_step)) {
+      const ptrdiff_t at = static_cast<ptrdiff_t>(index(i));
+      V from_b[W];
+#pragma GCC unroll 3
+      for (int w = 0; w < W; ++w) {
+        const float* p = b + w * Isa::kLanes;
+        if constexpr (Isa::kMasks) {
+          from_b[w] = w + 1 < W ? Isa::load(p) : Isa::load_lanes(p, Isa::lanes(last));
+        } else {
+          from_b[w] = Isa::load(p);
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const V x = Isa::all(row[r][at]);
+#pragma GCC unroll 3
+        for (int w = 0; w < W; ++w) acc[r][w] = Isa::fma(x, from_b[w], acc[r][w]);
+      }
+    }
+  }
+};
+
+}  // namespace lite
