@@ -66,7 +66,7 @@ def image(op: str, size: int, c: int, k: int, r: int, stride: int = 1) -> Layer:
 def binary(name: str, *shapes: tuple[int, ...]) -> Layer:
     multiplier, shift = quantize_multiplier(SCALE * 0.7)
     attrs = {"mul": {"multiplier": multiplier, "shift": shift}}
-    attrs["add"] = add_attrs(SCALE, SCALE * 0.71, SCALE * 1.3)
+    attrs["add"] = add_attrs(SCALE, SCALE * 0.7134, SCALE * 1.3171)
 
     def make(x: tuple[Value, ...], int8: bool) -> Value:
         op, given = (f"quantized_{name}", attrs[name]) if int8 else (name, {})

@@ -150,24 +150,30 @@ struct Avx2Int {
                             _mm256_adds_epi16(_mm256_packs_epi32(v[2], v[3]), moved));
   }
 
-  // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.
+  // 16 rows of 16 numbers: the low half of an index says where in a row, each of its other bits halves the rows.
   struct Table {
     __m256i rows[16];
 
     explicit Table(const int8_t* from) {
-      for (int r = 0; r < 16; ++r) {
-        rows[r] = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + r));
+      for (int r = 0; r < 16; ++r) {  // x counts from -128 on: its highest bit is that of the index, turned round
+        rows[r] = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + (r ^ 8)));
       }
     }
     void operator()(const int8_t* x, int8_t* y) const {
-      const __m256i sixteen = _mm256_set1_epi8(16), high = _mm256_set1_epi8(0x70);
-      __m256i index = _mm256_xor_si256(load(x), _mm256_set1_epi8(-128)), found = _mm256_setzero_si256();
-#pragma GCC unroll 16
-      for (const __m256i& row : rows) {
-        found = _mm256_or_si256(found, _mm256_shuffle_epi8(row, _mm256_adds_epu8(index, high)));
-        index = _mm256_sub_epi8(index, sixteen);
+      const __m256i index = load(x), place = _mm256_and_si256(index, _mm256_set1_epi8(15));
+      const __m256i bits[4] = {_mm256_slli_epi16(index, 3), _mm256_slli_epi16(index, 2), _mm256_slli_epi16(index, 1),
+                               index};
+      store(y, choose<4>(rows, place, bits));
+    }
+    // Of 2^n rows, the number at `place` of the one that the lowest n of the bits name; a blend looks at a byte's sign.
+    template <int n>
+    static __m256i choose(const __m256i* from, __m256i place, const __m256i* bits) {
+      if constexpr (n == 0) {
+        return _mm256_shuffle_epi8(*from, place);
+      } else {
+        const __m256i low = choose<n - 1>(from, place, bits), high = choose<n - 1>(from + (1 << (n - 1)), place, bits);
+        return _mm256_blendv_epi8(low, high, bits[n - 1]);
       }
-      store(y, found);
     }
   };
 };

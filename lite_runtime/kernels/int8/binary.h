@@ -30,22 +30,24 @@ Status binary_rows(const Call<Attrs>& call, const Together& together) {
   const auto stays = [&](const Tensor& x) { return !same && (x.rank() == 0 || x.dim(-1) == 1); };
   const int64_t a_step = stays(a) ? 0 : 1, b_step = stays(b) ? 0 : 1;
   const auto start = [&](const Tensor& x, int64_t at, int64_t step, int8_t* shown) {
-    const int8_t* from = x.i8() + (same ? at : broadcast_offset(x.shape, y.shape, at));
+    const bool whole = same || x.shape == y.shape, repeats = x.elements() == row && step == 1;
+    const int8_t* from = x.i8() + (whole ? at : repeats ? 0 : broadcast_offset(x.shape, y.shape, at));
     if (step == 0) std::fill_n(shown, kWide, *from);
     return step == 0 ? shown : from;
   };
   parallel_for(call.context.pool, rows, share(rows, kElementCost * row), [&](int64_t begin, int64_t end) {
+    const Together compute = together;  // a copy that bytes written to y cannot be in: it stays in registers
     for (int64_t r = begin; r < end; ++r) {
       int8_t shown[2][kWide], last[3][kWide] = {};
       const int64_t count = std::min(row, n - r * row);
       const int8_t *from_a = start(a, r * row, a_step, shown[0]), *from_b = start(b, r * row, b_step, shown[1]);
       int8_t* to = y.i8() + r * row;
       int64_t i = 0;
-      for (; i + kWide <= count; i += kWide) together(from_a + i * a_step, from_b + i * b_step, to + i);
+      for (; i + kWide <= count; i += kWide) compute(from_a + i * a_step, from_b + i * b_step, to + i);
       if (i == count) continue;
       std::copy_n(from_a + i * a_step, count - i, last[0]);
       std::copy_n(from_b + i * b_step, count - i, last[1]);
-      together(last[0], last[1], last[2]);
+      compute(last[0], last[1], last[2]);
       std::copy_n(last[2], count - i, to + i);
     }
   });
@@ -113,8 +115,8 @@ struct ShortFormula {
   int32_t found = 0;              // whether it is right
   int16_t high[2], low[2], zero;  // of a sum
   int32_t shift, constant;
-  float factor;  // of a product
-  char rest[36];
+  float factor, nudge;  // of a product
+  char rest[32];
 };
 static_assert(sizeof(ShortFormula) == 64, "as KERNEL's PREPARE promises");
 
@@ -139,7 +141,8 @@ struct ShortAdd {
   void operator()(const int8_t* a, const int8_t* b, int8_t* y) const {
     typename I::V v[I::kBytes / I::kLanes];
     weigh(I::load_all(a), I::load_all(b), v);
-    for (auto& sum : v) sum = I::shift_down(I::add(sum, constant), shift);
+#pragma GCC unroll 4
+    for (int i = 0; i < I::kBytes / I::kLanes; ++i) v[i] = I::shift_down(I::add(v[i], constant), shift);
     I::store_all(y, I::min_bytes(I::max_bytes(I::narrow(v, zero), least), most));
   }
 
@@ -166,18 +169,20 @@ struct ShortAdd {
   }
 };
 
-// a b as a float, times a factor.
+// a b as a float, times a factor; halves of the last place but one, away from zero, are what its two roundings differ by
+// from one.
 template <class I>
 struct ShortMul {
   using Attrs = quantized_mul_attrs;
   using F = typename I::F;
   static constexpr int kWide = I::kBytes, kTries = 8;
-  typename F::V factor;
+  typename F::V factor, nudge;
   int a_zero, b_zero, y_zero;
   typename I::Bytes least, most;
 
   ShortMul(const ShortFormula& f, const Attrs& attrs)
       : factor(F::all(f.factor)),
+        nudge(F::all(f.nudge)),
         a_zero(attrs.a_zero),
         b_zero(attrs.b_zero),
         y_zero(attrs.y_zero),
@@ -187,7 +192,11 @@ struct ShortMul {
   void operator()(const int8_t* a, const int8_t* b, int8_t* y) const {
     typename I::V v[I::kBytes / I::kLanes];
     I::products(I::load_all(a), I::load_all(b), a_zero, b_zero, v);
-    for (auto& product : v) product = I::round(I::to_float(product) * factor);
+#pragma GCC unroll 4
+    for (int i = 0; i < I::kBytes / I::kLanes; ++i) {
+      const auto x = I::to_float(v[i]);
+      v[i] = I::round(x * factor + F::with_sign_of(nudge, x));
+    }
     I::store_all(y, I::min_bytes(I::max_bytes(I::narrow(v, y_zero), least), most));
   }
 
@@ -195,7 +204,8 @@ struct ShortMul {
   static bool make(const Attrs& attrs, int n, ShortFormula& f) {
     const double factor = std::ldexp(attrs.multiplier, attrs.shift - 31);
     f.factor = static_cast<float>(factor);
-    for (int i = 0; i < n; ++i) f.factor = std::nextafter(f.factor, n < 6 ? 1e30f : 0.0f);
+    f.nudge = attrs.shift < 0 ? static_cast<float>(std::ldexp(0.5, attrs.shift)) : 0.0f;
+    for (int i = 0; i < (n + 1) / 2; ++i) f.factor = std::nextafter(f.factor, n % 2 != 0 ? 1e30f : 0.0f);
     return factor < 1 << 14;  // products stay within 31 bits
   }
 };

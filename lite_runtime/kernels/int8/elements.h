@@ -28,13 +28,14 @@ Status unary_rows(const Call<Attrs>& call, const Together& together) {
   Y* y = call.y().template as<Y>();
   const int64_t n = call.y().elements();
   parallel_for(call.context.pool, n, share(n, kElementCost), [&](int64_t begin, int64_t end) {
+    const Together compute = together;  // a copy that bytes written to y cannot be in: it stays in registers
     int64_t i = begin;
-    for (; i + kWide <= end; i += kWide) together(x + i, y + i);
+    for (; i + kWide <= end; i += kWide) compute(x + i, y + i);
     if (i == end) return;
     X last_x[kWide] = {};
     Y last_y[kWide];
     std::copy(x + i, x + end, last_x);
-    together(last_x, last_y);
+    compute(last_x, last_y);
     std::copy_n(last_y, end - i, y + i);
   });
   return Status::kOk;
