@@ -37,16 +37,9 @@ struct Stored {
   }
 };
 
-// tap(pixel of x, place of the window) for each tap of the result at p, q that is inside.
-template <typename Tap>
-void for_taps(const Sizes& s, int p, int q, const Tap& tap) {
-  for (int i = 0; i < s.window; ++i) {
-    for (int j = 0; j < s.window; ++j) {
-      const int row = p + i - s.pad, column = q + j - s.pad;
-      if (row < 0 || row >= s.size || column < 0 || column >= s.size) continue;
-      tap(row * s.size + column, i * s.window + j);
-    }
-  }
+// The number of a pixel of x, below 0 where it is beyond the image.
+int pixel_at(const Sizes& s, int row, int column) {
+  return row < 0 || row >= s.size || column < 0 || column >= s.size ? -1 : row * s.size + column;
 }
 
 template <typename Pixel>
@@ -61,13 +54,16 @@ void conv2d(const Sizes& s, const float* x, const float* w, float* y) {
   for_pixels(s, [&](int p, int q, int at) {
     for (int k = 0; k < s.results; k += 4) {
       float32x4_t sum[4] = {};
-      for_taps(s, p, q, [&](int from, int place) {
+      for (int place = 0; place < s.window * s.window; ++place) {
+        const int from = pixel_at(s, p + place / s.window - s.pad, q + place % s.window - s.pad);
+        if (from < 0) continue;
         const float *px = x + from * s.channels, *pw = w + k * depth + place * s.channels;
         for (int c = 0; c < s.channels; c += 4) {
           const float32x4_t v = vld1q_f32(px + c);
+#pragma GCC unroll 4
           for (int r = 0; r < 4; ++r) sum[r] = vfmaq_f32(sum[r], v, vld1q_f32(pw + r * depth + c));
         }
-      });
+      }
       vst1q_f32(y + at * s.results + k, vpaddq_f32(vpaddq_f32(sum[0], sum[1]), vpaddq_f32(sum[2], sum[3])));
     }
   });
@@ -77,34 +73,15 @@ void depthwise_conv2d(const Sizes& s, const float* x, const float* w, float* y) 
   for_pixels(s, [&](int p, int q, int at) {
     for (int c = 0; c < s.channels; c += 4) {
       float32x4_t sum = {};
-      for_taps(s, p, q, [&](int from, int place) {
-        sum = vfmaq_f32(sum, vld1q_f32(x + from * s.channels + c), vld1q_f32(w + place * s.channels + c));
-      });
-      vst1q_f32(y + at * s.channels + c, sum);
-    }
-  });
-}
-
-// dot(sum, x, w) of 16 numbers, total(sum)
-template <typename Dot>
-void quantized_conv2d(const Sizes& s, const int8_t* x, const int8_t* w, int8_t* y, const Stored& stored,
-                      const Dot& dot) {
-  const int depth = s.window * s.window * s.channels;
-  for_pixels(s, [&](int p, int q, int at) {
-    for (int k = 0; k < s.results; k += 8) {
-      int32x4_t found[2];
-      for (int half = 0; half < 2; ++half) {
-        int32x4_t sum[4] = {};
-        for_taps(s, p, q, [&](int from, int place) {
-          const int8_t *px = x + from * s.channels, *pw = w + (k + 4 * half) * depth + place * s.channels;
-          for (int c = 0; c < s.channels; c += 16) {
-            const int8x16_t v = vld1q_s8(px + c);
-            for (int r = 0; r < 4; ++r) sum[r] = dot(sum[r], v, vld1q_s8(pw + r * depth + c));
-          }
-        });
-        found[half] = vpaddq_s32(vpaddq_s32(sum[0], sum[1]), vpaddq_s32(sum[2], sum[3]));
+      for (int i = 0; i < s.window; ++i) {
+        for (int j = 0; j < s.window; ++j) {
+          const int from = pixel_at(s, p + i - s.pad, q + j - s.pad);
+          if (from < 0) continue;
+          const float* weights = w + (i * s.window + j) * s.channels + c;
+          sum = vfmaq_f32(sum, vld1q_f32(x + from * s.channels + c), vld1q_f32(weights));
+        }
       }
-      vst1_s8(y + at * s.results + k, stored.eight(found[0], found[1], k));
+      vst1q_f32(y + at * s.channels + c, sum);
     }
   });
 }
@@ -114,10 +91,38 @@ int32x4_t dot_plain(int32x4_t sum, int8x16_t x, int8x16_t w) {
   return vpadalq_s16(sum, vmull_high_s8(x, w));
 }
 
+int32x4_t dot_four(int32x4_t sum, int8x16_t x, int8x16_t w) {
+  return vdotq_s32(sum, x, w);
+}
+
+// dot(sum, x, w) adds products of 16 numbers.
+template <int32x4_t (*dot)(int32x4_t, int8x16_t, int8x16_t)>
+void quantized_conv2d(const Sizes& s, const int8_t* x, const int8_t* w, int8_t* y, const Stored& stored) {
+  const int depth = s.window * s.window * s.channels;
+  for_pixels(s, [&](int p, int q, int at) {
+    for (int k = 0; k < s.results; k += 8) {
+      int32x4_t found[2];
+      for (int half = 0; half < 2; ++half) {
+        int32x4_t sum[4] = {};
+        for (int place = 0; place < s.window * s.window; ++place) {
+          const int from = pixel_at(s, p + place / s.window - s.pad, q + place % s.window - s.pad);
+          if (from < 0) continue;
+          const int8_t *px = x + from * s.channels, *pw = w + (k + 4 * half) * depth + place * s.channels;
+          for (int c = 0; c < s.channels; c += 16) {
+            const int8x16_t v = vld1q_s8(px + c);
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; ++r) sum[r] = dot(sum[r], v, vld1q_s8(pw + r * depth + c));
+          }
+        }
+        found[half] = vpaddq_s32(vpaddq_s32(sum[0], sum[1]), vpaddq_s32(sum[2], sum[3]));
+      }
+      vst1_s8(y + at * s.results + k, stored.eight(found[0], found[1], k));
+    }
+  });
+}
+
 // Two results and two pixels at a time.
-__attribute__((target("arch=armv8.2-a+i8mm"))) void quantized_conv2d_i8mm(const Sizes& s, const int8_t* x,
-                                                                           const int8_t* w, int8_t* y,
-                                                                           const Stored& stored) {
+void quantized_conv2d_i8mm(const Sizes& s, const int8_t* x, const int8_t* w, int8_t* y, const Stored& stored) {
   const int depth = s.window * s.window * s.channels;
   for (int p = 0; p < s.size; ++p) {
     for (int q = 0; q < s.size; q += 2) {
@@ -131,6 +136,7 @@ __attribute__((target("arch=armv8.2-a+i8mm"))) void quantized_conv2d_i8mm(const 
             const int8_t* pw = w + k * depth + (i * s.window + j) * s.channels;
             for (int c = 0; c < s.channels; c += 8) {
               const int8x16_t two = vcombine_s8(vld1_s8(px + c), vld1_s8(px + s.channels + c));
+#pragma GCC unroll 4
               for (int r = 0; r < 4; ++r) {
                 const int8_t* rows = pw + 2 * r * depth + c;
                 sum[r] = vmmlaq_s32(sum[r], two, vcombine_s8(vld1_s8(rows), vld1_s8(rows + depth)));
@@ -153,12 +159,16 @@ void quantized_depthwise_conv2d(const Sizes& s, const int8_t* x, const int8_t* w
   for_pixels(s, [&](int p, int q, int at) {
     for (int c = 0; c < s.channels; c += 8) {
       int32x4_t low = {}, high = {};
-      for_taps(s, p, q, [&](int from, int place) {
-        const int16x8_t v = vmovl_s8(vld1_s8(x + from * s.channels + c));
-        const int16x8_t by = vmovl_s8(vld1_s8(w + place * s.channels + c));
-        low = vmlal_s16(low, vget_low_s16(v), vget_low_s16(by));
-        high = vmlal_high_s16(high, v, by);
-      });
+      for (int i = 0; i < s.window; ++i) {
+        for (int j = 0; j < s.window; ++j) {
+          const int from = pixel_at(s, p + i - s.pad, q + j - s.pad);
+          if (from < 0) continue;
+          const int16x8_t v = vmovl_s8(vld1_s8(x + from * s.channels + c));
+          const int16x8_t by = vmovl_s8(vld1_s8(w + (i * s.window + j) * s.channels + c));
+          low = vmlal_s16(low, vget_low_s16(v), vget_low_s16(by));
+          high = vmlal_high_s16(high, v, by);
+        }
+      }
       vst1_s8(y + at * s.channels + c, stored.eight(low, high, c));
     }
   });
@@ -176,10 +186,6 @@ void quantized_add(int n, const int8_t* a, const int8_t* b, int8_t* y, const Sto
     };
     vst1_s8(y + i, stored.eight(vaddq_s32(fine(a, 0), fine(b, 0)), vaddq_s32(fine(a, 1), fine(b, 1)), 0));
   }
-}
-
-__attribute__((target("arch=armv8.2-a+dotprod"))) int32x4_t dot_four(int32x4_t sum, int8x16_t x, int8x16_t w) {
-  return vdotq_s32(sum, x, w);
 }
 
 bool run(const std::string& op, const std::string& isa, const Sizes& s, int times) {
@@ -202,9 +208,9 @@ bool run(const std::string& op, const std::string& isa, const Sizes& s, int time
     } else if (op == "quantized_depthwise_conv2d" && isa == "neon") {
       quantized_depthwise_conv2d(s, x.data(), w.data(), y.data(), stored);
     } else if (op == "quantized_conv2d" && isa == "neon") {
-      quantized_conv2d(s, x.data(), w.data(), y.data(), stored, dot_plain);
+      quantized_conv2d<dot_plain>(s, x.data(), w.data(), y.data(), stored);
     } else if (op == "quantized_conv2d" && isa == "dotprod") {
-      quantized_conv2d(s, x.data(), w.data(), y.data(), stored, dot_four);
+      quantized_conv2d<dot_four>(s, x.data(), w.data(), y.data(), stored);
     } else if (op == "quantized_conv2d" && isa == "i8mm") {
       quantized_conv2d_i8mm(s, x.data(), w.data(), y.data(), stored);
     } else {

@@ -29,11 +29,14 @@ struct NeonColumns : DotKernels<NeonColumns> {
     const int8_t* from = rows[0];
     const int64_t step = steps[0];
     for (int64_t j = 0; j < count; ++j, from += step, to += to_step) {
-      for (int v = 0; v < vectors; ++v) {
-        const int n = std::min(width - v * kLanes, kLanes);
-        int8_t copy[kLanes] = {};
-        if (n < kLanes) std::memcpy(copy, from + v * kLanes, static_cast<size_t>(n));
-        vst1q_s16(to + v * kLanes, vmovl_s8(vld1_s8(n < kLanes ? copy : from + v * kLanes)));
+      if (width == 2 * kLanes) {
+        const int8x16_t numbers = vld1q_s8(from);
+        vst1q_s16_x2(to, {vmovl_s8(vget_low_s8(numbers)), vmovl_high_s8(numbers)});
+      } else {
+        int8_t copy[2 * kLanes] = {};
+        std::memcpy(copy, from, static_cast<size_t>(width));
+        vst1q_s16(to, vmovl_s8(vld1_s8(copy)));
+        if (vectors == 2) vst1q_s16(to + kLanes, vmovl_s8(vld1_s8(copy + kLanes)));
       }
     }
   }
