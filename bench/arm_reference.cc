@@ -91,9 +91,7 @@ int32x4_t dot_plain(int32x4_t sum, int8x16_t x, int8x16_t w) {
   return vpadalq_s16(sum, vmull_high_s8(x, w));
 }
 
-int32x4_t dot_four(int32x4_t sum, int8x16_t x, int8x16_t w) {
-  return vdotq_s32(sum, x, w);
-}
+int32x4_t dot_four(int32x4_t sum, int8x16_t x, int8x16_t w) { return vdotq_s32(sum, x, w); }
 
 // dot(sum, x, w) adds products of 16 numbers.
 template <int32x4_t (*dot)(int32x4_t, int8x16_t, int8x16_t)>
@@ -147,8 +145,8 @@ void quantized_conv2d_i8mm(const Sizes& s, const int8_t* x, const int8_t* w, int
         int8_t* to = y + (p * s.size + q) * s.results + k;
         for (int half = 0; half < 2; ++half) {
           const auto part = [half](int32x4_t v) { return half == 0 ? vget_low_s32(v) : vget_high_s32(v); };
-          vst1_s8(to + half * s.results, stored.eight(vcombine_s32(part(sum[0]), part(sum[1])),
-                                                      vcombine_s32(part(sum[2]), part(sum[3])), k));
+          vst1_s8(to + half * s.results,
+                  stored.eight(vcombine_s32(part(sum[0]), part(sum[1])), vcombine_s32(part(sum[2]), part(sum[3])), k));
         }
       }
     }

@@ -5,8 +5,8 @@
 
 namespace lite {
 
-// What kernels made once of weights that never change, or of attributes, for a session: nodes with the same kernel, weights and
-// attributes share it, in whatever entry they stand. Addresses stay.
+// What kernels made once of weights that never change, or of attributes, for a session: nodes with the same kernel,
+// weights and attributes share it, in whatever entry they stand. Addresses stay.
 class Prepared {
  public:
   Prepared() = default;

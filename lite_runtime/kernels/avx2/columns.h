@@ -47,12 +47,12 @@ struct Avx2Columns : Avx2Int, DotKernels<Avx2Columns> {
                    int64_t groups, int64_t step, const int32_t* parameters, const int16_t* w, const Stored& stored,
                    int8_t* y, int64_t y_step, int width) {
     using Some = void (*)(const Window&, int64_t, const Stored&, int8_t*, int64_t, int);
-    const Some some = !quick                     ? &some_of_line<General>
+    const Some some = !quick                    ? &some_of_line<General>
                       : Quick::has_sign(stored) ? &some_of_line<Short<true>>
                                                 : &some_of_line<Short<false>>;
     for (int v = 0; v < vectors; ++v) {
-      const Window window = {x + 16 * v,   w + 16 * v, x_step, step, columns, groups, 16 * vectors,
-                             parameters + v * kParts * kLanes};
+      const Window window = {x + 16 * v, w + 16 * v, x_step,       step,
+                             columns,    groups,     16 * vectors, parameters + v * kParts * kLanes};
       some(window, count, stored, y + v * kLanes, y_step, std::min(width - v * kLanes, kLanes));
     }
   }

@@ -147,7 +147,7 @@ struct Avx2Int {
   static Bytes narrow(const V* v, int zero) {
     const V moved = _mm256_set1_epi16(static_cast<int16_t>(zero));
     return _mm256_packs_epi16(_mm256_adds_epi16(_mm256_packs_epi32(v[0], v[1]), moved),
-                            _mm256_adds_epi16(_mm256_packs_epi32(v[2], v[3]), moved));
+                              _mm256_adds_epi16(_mm256_packs_epi32(v[2], v[3]), moved));
   }
 
   // 16 rows of 16 numbers: the low half of an index says where in a row, each of its other bits halves the rows.

@@ -137,7 +137,7 @@ struct Avx512Int {
   static Bytes narrow(const V* v, int zero) {
     const V moved = _mm512_set1_epi16(static_cast<int16_t>(zero));
     return _mm512_packs_epi16(_mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), moved),
-                            _mm512_adds_epi16(_mm512_packs_epi32(v[2], v[3]), moved));
+                              _mm512_adds_epi16(_mm512_packs_epi32(v[2], v[3]), moved));
   }
 
   // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.

@@ -169,8 +169,8 @@ struct ShortAdd {
   }
 };
 
-// a b as a float, times a factor; halves of the last place but one, away from zero, are what its two roundings differ by
-// from one.
+// a b as a float, times a factor; halves of the last place but one, away from zero, are what its two roundings differ
+// by from one.
 template <class I>
 struct ShortMul {
   using Attrs = quantized_mul_attrs;

@@ -68,8 +68,9 @@ void pack_parameters(const Channels& channels, bool quick, int64_t first, int wi
         to[2 * Isa::kLanes + lane] = channels.shift[k];
       } else if constexpr (Isa::kQuick) {
         const bool constant = of.none();
-        store_quick(constant ? Quick::always(channels.finish(0, static_cast<int>(k), stored))
-                             : Quick::of(channels.multiplier[k], channels.shift[k], stored.zero, Quick::has_sign(stored)),
+        store_quick(constant
+                        ? Quick::always(channels.finish(0, static_cast<int>(k), stored))
+                        : Quick::of(channels.multiplier[k], channels.shift[k], stored.zero, Quick::has_sign(stored)),
                     Isa::kLanes, lane, to + Isa::kLanes);
       }
     }

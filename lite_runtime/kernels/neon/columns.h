@@ -45,12 +45,12 @@ struct NeonColumns : DotKernels<NeonColumns> {
                    int64_t groups, int64_t step, const int32_t* parameters, const int16_t* w, const Stored& stored,
                    int8_t* y, int64_t y_step, int width) {
     using Some = void (*)(const Window&, int64_t, const Stored&, int8_t*, int64_t, int);
-    const Some some = !quick                      ? &some_of_line<Exact>
+    const Some some = !quick                     ? &some_of_line<Exact>
                       : stored.low < stored.zero ? &some_of_line<Short<true>>
                                                  : &some_of_line<Short<false>>;
     for (int v = 0; v < vectors; ++v) {
-      const Window window = {x + v * kLanes, w + v * kLanes,    x_step, step, columns, groups,
-                             vectors * kLanes, parameters + v * kParts * kLanes};
+      const Window window = {x + v * kLanes, w + v * kLanes, x_step,           step,
+                             columns,        groups,         vectors * kLanes, parameters + v * kParts * kLanes};
       some(window, count, stored, y + v * kLanes, y_step, std::min(width - v * kLanes, kLanes));
     }
   }

@@ -93,18 +93,14 @@ struct NeonInt {
   static Bytes min_bytes(Bytes a, Bytes b) { return vminq_s8(a, b); }
   static Bytes all_bytes(int x) { return vdupq_n_s8(static_cast<int8_t>(x)); }
 
-  static V shift_down(V v, int n) {
-    return {vshlq_s32(v.low, vdupq_n_s32(-n)), vshlq_s32(v.high, vdupq_n_s32(-n))};
-  }
+  static V shift_down(V v, int n) { return {vshlq_s32(v.low, vdupq_n_s32(-n)), vshlq_s32(v.high, vdupq_n_s32(-n))}; }
   static V round(F::V f) { return {vcvtnq_s32_f32(f.low), vcvtnq_s32_f32(f.high)}; }
 
   struct PairSum {
     int16x4_t high, low;  // two factors each
 
     PairSum(const int16_t* the_high, const int16_t* the_low) : high(pair(the_high)), low(pair(the_low)) {}
-    static int16x4_t pair(const int16_t* from) {
-      return vset_lane_s16(from[1], vdup_n_s16(from[0]), 1);
-    }
+    static int16x4_t pair(const int16_t* from) { return vset_lane_s16(from[1], vdup_n_s16(from[0]), 1); }
     void operator()(Bytes a, Bytes b, V* v) const {
       v[0] = sum(vshll_n_s8(vget_low_s8(a), 8), vshll_n_s8(vget_low_s8(b), 8));
       v[1] = sum(vshll_high_n_s8(a, 8), vshll_high_n_s8(b, 8));
@@ -112,8 +108,9 @@ struct NeonInt {
     V sum(int16x8_t a, int16x8_t b) const {
       const int32x4_t first = vmlal_lane_s16(vmull_lane_s16(vget_low_s16(a), low, 0), vget_low_s16(b), low, 1);
       const int32x4_t second = vmlal_high_lane_s16(vmull_high_lane_s16(a, low, 0), b, low, 1);
-      return {vsraq_n_s32(vmlal_lane_s16(vmull_lane_s16(vget_low_s16(a), high, 0), vget_low_s16(b), high, 1), first, 14),
-              vsraq_n_s32(vmlal_high_lane_s16(vmull_high_lane_s16(a, high, 0), b, high, 1), second, 14)};
+      return {
+          vsraq_n_s32(vmlal_lane_s16(vmull_lane_s16(vget_low_s16(a), high, 0), vget_low_s16(b), high, 1), first, 14),
+          vsraq_n_s32(vmlal_high_lane_s16(vmull_high_lane_s16(a, high, 0), b, high, 1), second, 14)};
     }
   };
   static void products(Bytes a, Bytes b, int a_zero, int b_zero, V* v) {

@@ -47,7 +47,8 @@ struct NeonFinish {
   }
 };
 
-// What convolutions and linear layers on int8 with NEON share: an instruction set adds Sum, start, total, dot and rows_of.
+// What convolutions and linear layers on int8 with NEON share: an instruction set adds Sum, start, total, dot and
+// rows_of.
 template <class Isa>
 struct NeonLayer : DotKernels<Isa> {
   using V = int32x4_t;

@@ -27,7 +27,8 @@ void test_planner() {
       block.first = static_cast<int32_t>(random.below(steps));
       block.last = block.first + static_cast<int32_t>(random.below(steps - static_cast<uint32_t>(block.first)));
     }
-    const size_t least = lite::least_size(blocks, changes), planned = planner.plan(blocks, least);
+    const size_t least = lite::least_size(blocks, 0, blocks.size(), changes);
+    const size_t planned = planner.plan(blocks, 0, blocks.size(), least);
     size_t sum = 0;
     for (const lite::Block& a : blocks) {
       sum += lite::Arena::round_up(a.size);
@@ -44,8 +45,8 @@ double plan_many(lite::Array<lite::Block>& blocks, size_t steps, size_t* planned
   lite::Array<int64_t> changes;
   lite::Planner planner;
   expect(changes.allocate(steps + 1) && planner.allocate(blocks.size()), "there is memory for many blocks");
-  const size_t least = lite::least_size(blocks, changes);
-  *planned = planner.plan(blocks, least);
+  const size_t least = lite::least_size(blocks, 0, blocks.size(), changes);
+  *planned = planner.plan(blocks, 0, blocks.size(), least);
   return static_cast<double>(*planned) / static_cast<double>(least);
 }
 

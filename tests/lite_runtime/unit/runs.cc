@@ -203,7 +203,6 @@ void test_sessions_of_one_file_run_side_by_side(const char* path) {
   other.join();
 }
 
-
 }  // namespace
 
 void test_runs(const char* model) {
