@@ -1,8 +1,10 @@
-"""Instructions of kernels for ARM, counted under qemu: python -m bench.instructions
+"""Kernels for ARM without such a processor: python -m bench.instructions
 
-A table of instructions for each multiply-add of layers, by instruction set, beside the float32
-kernel of the same layer. Instructions are no time: processors differ in how many they start at a
-time. Wants qemu-user and g++-aarch64-linux-gnu; builds in build/instructions.
+Tables of what a multiply-add (of `add`: a number) takes, by instruction set, beside float32 of the
+same layer and beside the same layer in plain intrinsics (arm_reference.cc): instructions, counted
+under qemu, and cycles of two processors as llvm-mca has them, block by block, weighted by how often
+each ran. These are models, no times. Wants qemu-user, g++-aarch64-linux-gnu and llvm-19; builds in
+build/instructions.
 """
 
 from __future__ import annotations
@@ -12,76 +14,104 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ir.cases import encode
 from ir.dtype import DType
 from ir.op import OPS, Case, case, ints
 from ir.ops.quant import int8s
+from ir.quantization import add_attrs
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/instructions"
-TIMES = 5  # runs that are counted
+KERNELS, REFERENCE = BUILD / "bin/repeat_kernel", BUILD / "arm_reference"
+TIMES = 3  # runs that are counted
 ISAS = ("neon", "dotprod", "i8mm")
+CPUS = ("neoverse-n1", "cortex-a55")
+TOOLS = ("qemu-aarch64", "aarch64-linux-gnu-g++", "cc", "llvm-mca-19")
+Blocks = dict[tuple[int, int], float]  # how often blocks run: by address, number of instructions
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of the same sizes in both types; `x` is an image, channels last."""
+    """A layer of the same sizes in both types, on an image of size by size pixels."""
 
     op: str  # of float32; that of int8 is quantized_<op>
-    x: tuple[int, ...]
-    w: tuple[int, ...]
-    macs: int
-    pad: int = 0
+    size: int
+    channels: int
+    results: int
+    window: int = 1
+
+    @property
+    def macs(self) -> int:
+        inputs = self.channels if self.op == "conv2d" else 1
+        return self.size**2 * self.window**2 * inputs * self.results
+
+    def case(self, int8: bool) -> Case:
+        x, k, r = (1, self.size, self.size, self.channels), self.results, self.window
+        if self.op == "add":
+            attrs = add_attrs(0.05, 0.0357, 0.0659)
+            return case(int8s(*x), int8s(*x), **attrs) if int8 else case(x, x)
+        shape = (k, r, r, self.channels) if self.op == "conv2d" else (r, r, k)
+        pads = (r // 2,) * 4
+        if not int8:
+            return case(x, shape, pads=pads)
+        w = ints(*shape, low=-127, high=128, dtype=DType.i8)  # as quantize_weight makes them
+        return case(
+            int8s(*x), w, ints(k), ints(k, low=2**30, high=2**31), ints(k, low=-12, high=-8),
+            pads=pads,
+        )  # fmt: skip
 
 
 LAYERS = {
-    "conv2d 1 x 1, 64 to 128, 14 x 14": Layer(
-        "conv2d", (1, 14, 14, 64), (128, 1, 1, 64), 196 * 64 * 128
-    ),
-    "conv2d 3 x 3, 32 to 64, 14 x 14": Layer(
-        "conv2d", (1, 14, 14, 32), (64, 3, 3, 32), 196 * 9 * 32 * 64, 1
-    ),
-    "depthwise_conv2d 3 x 3, 64, 14 x 14": Layer(
-        "depthwise_conv2d", (1, 14, 14, 64), (3, 3, 64), 196 * 9 * 64, 1
-    ),
+    "conv2d 1 x 1, 64 to 128, 14 x 14": Layer("conv2d", 14, 64, 128),
+    "conv2d 3 x 3, 32 to 64, 14 x 14": Layer("conv2d", 14, 32, 64, 3),
+    "depthwise_conv2d 3 x 3, 64, 14 x 14": Layer("depthwise_conv2d", 14, 64, 64, 3),
+    "depthwise_conv2d 5 x 5, 64, 14 x 14": Layer("depthwise_conv2d", 14, 64, 64, 5),
+    "add 64, 14 x 14": Layer("add", 14, 64, 64),
 }
 
 
 def main() -> None:
-    for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++", "cc"):
-        if not shutil.which(tool):
-            sys.exit(f"bench.instructions: {tool} is missing: see docs/performance.md")
+    if missing := [t for t in TOOLS if not shutil.which(t)]:
+        sys.exit(f"bench.instructions: {', '.join(missing)} missing: see docs/performance.md")
     build()
-    print(
-        f"{'instructions for a multiply-add':36}{'float32':>9}" + "".join(f"{i:>9}" for i in ISAS)
-    )
-    for name, layer in LAYERS.items():
-        counts = [count(layer.op, float_case(layer), "neon")]
-        counts += [count(f"quantized_{layer.op}", int8_case(layer), isa) for isa in ISAS]
-        cells = [f"{n / layer.macs:9.3f}" if n else f"{'-':>9}" for n in counts]
-        print(f"{name:36}" + "".join(cells), flush=True)
+    for unit in ("instructions", *CPUS):
+        print(
+            f"{unit + ', kernel / reference':38}{'float32':>16}" + "".join(f"{i:>16}" for i in ISAS)
+        )
+        for name, layer in LAYERS.items():
+            cells = [f"{a:.3f} / {b:.3f}" if a else "-" for a, b in row(layer, unit)]
+            print(f"{name:38}" + "".join(f"{c:>16}" for c in cells), flush=True)
+
+
+def row(layer: Layer, unit: str) -> Iterator[tuple[float, float]]:
+    """What a multiply-add takes in the kernel and in the reference, 0 where there is no such
+    kernel: float32 with NEON, then int8 by instruction set. `unit`: instructions or a processor."""
+    for int8, isa in [(False, "neon"), *((True, isa) for isa in ISAS)]:
+        both = blocks_of_kernel(layer, int8, isa), blocks_of_reference(layer, int8, isa)
+        costs = [
+            cost(tool, blocks, unit) / layer.macs
+            for tool, blocks in zip((KERNELS, REFERENCE), both, strict=True)
+        ]
+        yield costs[0], costs[1]
 
 
 def build() -> None:
-    """The tool for AArch64 and qemu's plugin for this machine."""
+    """The tool for AArch64, the reference, and qemu's plugin for this machine."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     options = ["-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake", "-DLITE_PYTHON=OFF", "-GNinja"]
+    plain = ["-O2", "-std=c++17", "-static", "-march=armv8.2-a+dotprod+i8mm"]
     BUILD.mkdir(parents=True, exist_ok=True)
     for command in (
         ["cmake", "-S.", f"-B{BUILD}", *options, f"-DPython_EXECUTABLE={sys.executable}"],
         ["cmake", "--build", str(BUILD), "--target", "repeat_kernel"],
-        [
-            "cc",
-            "-shared",
-            "-fPIC",
-            "-O2",
-            "bench/count_instructions.c",
-            "-o",
-            str(BUILD / "count.so"),
-        ],
+        ["aarch64-linux-gnu-g++", *plain, "bench/arm_reference.cc", "-o", str(REFERENCE)],
+        ["cc", "-shared", "-fPIC", "-O2", "bench/count_instructions.c", "-o", f"{BUILD}/count.so"],
     ):
         done = subprocess.run(
             command, cwd=ROOT, env=os.environ | {"PATH": path}, capture_output=True, text=True
@@ -90,36 +120,72 @@ def build() -> None:
             sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 
 
-def float_case(layer: Layer) -> Case:
-    return case(layer.x, layer.w, pads=(layer.pad,) * 4)
-
-
-def int8_case(layer: Layer) -> Case:
-    k = layer.w[0] if layer.op == "conv2d" else layer.w[-1]
-    w = ints(*layer.w, low=-127, high=128, dtype=DType.i8)  # as quantize_weight makes them
-    return case(
-        int8s(*layer.x), w, ints(k), ints(k, low=2**30, high=2**31),
-        ints(k, low=-12, high=-8), pads=(layer.pad,) * 4,
-    )  # fmt: skip
-
-
-def count(op: str, sample: Case, isa: str) -> float:
-    """Instructions of one run on a processor that has all instruction sets; 0: no such kernel."""
+@cache
+def blocks_of_kernel(layer: Layer, int8: bool, isa: str) -> Blocks:
+    """Of one run on a processor that has all instruction sets; none: no such kernel."""
+    op = f"quantized_{layer.op}" if int8 else layer.op
     cases = BUILD / "one.cases"
-    cases.write_bytes(encode([(OPS[op], sample)]))
-    few, many = (_instructions(cases, isa, n) for n in (1, 1 + TIMES))
-    return (many - few) / TIMES
+    cases.write_bytes(encode([(OPS[op], layer.case(int8))]))
+    return _once(KERNELS, [str(cases), isa])
 
 
-def _instructions(cases: Path, isa: str, times: int) -> int:
-    plugin, tool = f"{BUILD}/count.so", f"{BUILD}/bin/repeat_kernel"
-    done = subprocess.run(
-        ["qemu-aarch64", "-plugin", plugin, tool, str(cases), isa, str(times)],
-        capture_output=True,
-        text=True,
-    )
-    found = re.search(r"instructions (\d+)", done.stderr)
-    return int(found[1]) if found and done.returncode == 0 else 0
+@cache
+def blocks_of_reference(layer: Layer, int8: bool, isa: str) -> Blocks:
+    op = f"quantized_{layer.op}" if int8 else layer.op
+    numbers = (layer.size, layer.channels, layer.results, layer.window, layer.window // 2)
+    return _once(REFERENCE, [op, isa, *map(str, numbers)])
+
+
+def _once(tool: Path, arguments: Sequence[str]) -> Blocks:
+    few, many = (_blocks(tool, [*arguments, str(n)]) for n in (1, 1 + TIMES))
+    return {b: (n - few[b]) / TIMES for b, n in many.items() if n > few[b]}
+
+
+def _blocks(tool: Path, arguments: Sequence[str]) -> Counter[tuple[int, int]]:
+    command = ["qemu-aarch64", "-plugin", f"{BUILD}/count.so", str(tool), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    counts: Counter[tuple[int, int]] = Counter()
+    if done.returncode == 0:
+        for address, size, n in re.findall(r"block (\w+) (\d+) (\d+)", done.stderr):
+            counts[int(address, 16), int(size)] += int(n)
+    return counts
+
+
+def cost(tool: Path, blocks: Blocks, unit: str) -> float:
+    """Instructions, or a processor's cycles of the blocks that are not too rare to matter."""
+    total = sum(size * n for (_, size), n in blocks.items())
+    if unit == "instructions":
+        return total
+    often = {b: n for b, n in blocks.items() if b[1] * n > 1e-3 * total}
+    return sum(n * cycles(tool, *block, unit) for block, n in often.items())
+
+
+@cache
+def cycles(tool: Path, address: int, size: int, cpu: str) -> float:
+    """Cycles of a block that runs again and again."""
+    lines = disassembled(tool)
+    text = "\n".join(lines[a] for a in range(address, address + 4 * size, 4) if a in lines)
+    command = ["llvm-mca-19", "-march=aarch64", f"-mcpu={cpu}", "-mattr=+dotprod,+i8mm"]
+    done = subprocess.run([*command, "-iterations=100"], input=text, capture_output=True, text=True)
+    found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
+    if found is None:
+        sys.exit(f"llvm-mca: {done.stderr}")
+    return int(found[1]) / 100
+
+
+@cache
+def disassembled(tool: Path) -> dict[int, str]:
+    """Instructions by address, branches without their targets' names."""
+    command = ["aarch64-linux-gnu-objdump", "-d", "--no-show-raw-insn", str(tool)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^ +([0-9a-f]+):\t([^<\n/]+?)(?: <.*)?(?:\s*//.*)?$", text, re.M)
+    return {int(a, 16): _plain(line) for a, line in found}
+
+
+def _plain(line: str) -> str:
+    """An address that is jumped to as a number that the assembler takes."""
+    jump = re.match(r"((?:b|bl|cbn?z|tbn?z|adrp?|b\.\w+)\t.*?)[0-9a-f]+$", line)
+    return jump[1] + "0" if jump else line
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// What kernels made of constant weights, by weight, kernel and attributes.
+// What kernels made of constant weights or of attributes, by weight, kernel and attributes.
 
 #include "exec/prepared.h"
 
@@ -43,7 +43,7 @@ Prepared::~Prepared() {
 bool Prepared::allocate(size_t weights, size_t model_size) {
   most_ = model_size < SIZE_MAX / kMostGrowth ? kMostGrowth * model_size : SIZE_MAX;
   if (most_ < kLeast) most_ = kLeast;
-  return items_.allocate(weights);
+  return items_.allocate(weights + 1);
 }
 
 const void* Prepared::find(const Kernel& kernel, uint32_t weight, const Tensor* in, int inputs, Tensor* out,
@@ -57,6 +57,14 @@ const void* Prepared::find(const Kernel& kernel, uint32_t weight, const Tensor* 
   item->next = items_[weight];
   items_[weight] = item;
   return item->bytes.data();
+}
+
+const void* Prepared::find_of_attrs(const Kernel& kernel, const Tensor* in, Tensor* out, const void* attrs,
+                                    size_t attrs_size, bool may_make) {
+  uint32_t hash = 2166136261u;  // Fowler, Noll and Vo's: lists stay short
+  for (size_t i = 0; i < attrs_size; ++i) hash = (hash ^ static_cast<const unsigned char*>(attrs)[i]) * 16777619u;
+  const uint32_t list = hash % static_cast<uint32_t>(items_.size());
+  return find(kernel, list, in, 1, out, attrs, attrs_size, may_make);
 }
 
 Prepared::Item* Prepared::make(const Kernel& kernel, const Tensor* in, int inputs, Tensor* out, const void* attrs,

@@ -5,8 +5,8 @@
 
 namespace lite {
 
-// What kernels made once of weights that never change, for a session: nodes with the same kernel, weights and
-// attributes share it, in whatever entry they stand. Addresses stay.
+// What kernels made once of weights that never change, or of attributes, for a session: nodes with the same kernel,
+// weights and attributes share it, in whatever entry they stand. Addresses stay.
 class Prepared {
  public:
   Prepared() = default;
@@ -22,13 +22,17 @@ class Prepared {
   const void* find(const Kernel& kernel, uint32_t weight, const Tensor* in, int inputs, Tensor* out, const void* attrs,
                    size_t attrs_size, bool may_make);
 
+  // The same of a kernel that makes it of its attributes.
+  const void* find_of_attrs(const Kernel& kernel, const Tensor* in, Tensor* out, const void* attrs, size_t attrs_size,
+                            bool may_make);
+
   size_t size() const { return size_; }  // bytes in all
 
  private:
   struct Item;
   Item* make(const Kernel& kernel, const Tensor* in, int inputs, Tensor* out, const void* attrs, size_t attrs_size);
 
-  Array<Item*> items_;  // lists by weight
+  Array<Item*> items_;  // lists by weight; what is made of attributes is in any of them, and in one more
   size_t size_ = 0, most_ = 0;
 };
 

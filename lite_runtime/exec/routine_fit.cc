@@ -188,18 +188,24 @@ bool Routine::check_control(const Step& step) const {
   }
 }
 
-// Finds what its kernel makes of weights, where all inputs but the first are weights that never change or left out.
-// Attributes may follow the sizes: only those of the first fit are prepared for.
+// Finds what its kernel makes of weights, where all inputs but the first are weights that never change or left
+// out, or of attributes. These may follow the sizes: only those of the first fit are prepared for.
 void Routine::prepare(uint32_t number, bool may_make) {
   Step& step = steps_[number];  // check_step has gathered its tensors
-  if (step.action != Action::kernel || step.kernel->prepare == nullptr || step.given < 2) return;
+  if (step.action != Action::kernel || step.kernel->prepare == nullptr) return;
+  const void* attrs = attrs_.data() + step.attrs;
+  const size_t attrs_size = struct_words(*step.op) * sizeof(int32_t);
+  if (step.kernel->of_attrs) {
+    step.prepared = prepared_->find_of_attrs(*step.kernel, in_.data(), out_.data(), attrs, attrs_size, may_make);
+    return;
+  }
+  if (step.given < 2) return;
   for (int32_t k = 1; k < step.given; ++k) {
     const int32_t id = step.ids[k];
     if (id >= 0 && (value_of(id) >= 0 || model_->is_writable(static_cast<uint32_t>(id)))) return;
   }
-  step.prepared =
-      prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs, out_.data(),
-                      attrs_.data() + step.attrs, struct_words(*step.op) * sizeof(int32_t), may_make);
+  step.prepared = prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs,
+                                  out_.data(), attrs, attrs_size, may_make);
 }
 
 // How long its results and its scratch are, and whether they are single numbers.

@@ -49,16 +49,19 @@ uint64_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, v
 #define SCRATCH_OF(op, dtype, isa) IF_BUILT(op, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>))
 #define PREPARE_OF(op, dtype, isa) IF_BUILT(op, (prepare<op##_attrs, op##_##dtype##_##isa##_prepare>))
 #define ENTRY_X(op, dtype, isa) \
-  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), nullptr, nullptr},
+  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), nullptr, nullptr, false},
 #define ENTRY_XS(op, dtype, isa) \
-  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr},
+  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr, false},
 #define ENTRY_XP(op, dtype, isa) \
   {code::op,                     \
    dtype_of::dtype,              \
    IF_BUILT(op, NAME(isa)),      \
    RUN(op, dtype, isa),          \
    SCRATCH_OF(op, dtype, isa),   \
-   PREPARE_OF(op, dtype, isa)},
+   PREPARE_OF(op, dtype, isa),   \
+   false},
+#define ENTRY_XA(op, dtype, isa) \
+  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), nullptr, PREPARE_OF(op, dtype, isa), true},
 #define LISTED(entry, op, dtype, isa) entry(op, dtype, isa)
 
 // Best first.
@@ -66,10 +69,12 @@ constexpr Kernel kKernels[] = {
 #define X(op, dtype) LISTED(ENTRY_X, op, dtype, LITE_ISA)
 #define XS(op, dtype) LISTED(ENTRY_XS, op, dtype, LITE_ISA)
 #define XP(op, dtype) LISTED(ENTRY_XP, op, dtype, LITE_ISA)
+#define XA(op, dtype) LISTED(ENTRY_XA, op, dtype, LITE_ISA)
 #include "kernels/lists.inc"
 #undef X
 #undef XS
 #undef XP
+#undef XA
 #define X(op, dtype) ENTRY_X(op, dtype, ref)
     LITE_REF_KERNELS(X)
 #undef X

@@ -6,7 +6,7 @@
 // (-Wmissing-declarations); one that is listed but not written does not link.
 //
 // A list holds X(op, dtype) for a kernel, XS(op, dtype) for one that also has a SCRATCH function, and XP(op, dtype) for
-// one that has a PREPARE function, too.
+// one that has a PREPARE function, too; XA(op, dtype) for one with a PREPARE function that reads attributes alone.
 
 namespace lite {
 
@@ -22,10 +22,12 @@ LITE_REF_KERNELS(X)
 #define X(op, dtype) DECLARE(KERNEL, op, dtype, LITE_ISA)
 #define XS(op, dtype) X(op, dtype) DECLARE(SCRATCH, op, dtype, LITE_ISA)
 #define XP(op, dtype) XS(op, dtype) DECLARE(PREPARE, op, dtype, LITE_ISA)
+#define XA(op, dtype) X(op, dtype) DECLARE(PREPARE, op, dtype, LITE_ISA)
 #include "kernels/lists.inc"
 #undef X
 #undef XS
 #undef XP
+#undef XA
 #undef DECLARE
 
 // A kernel with its types erased: attributes arrive untyped, out of the model file.
@@ -37,6 +39,7 @@ struct Kernel {
   // Or null. `prepared` is what a call will have.
   uint64_t (*scratch)(const Tensor* in, int inputs, Tensor* out, const void* attrs, const void* prepared);
   uint64_t (*prepare)(const Tensor* in, int inputs, Tensor* out, const void* attrs, void* to);  // or null
+  bool of_attrs;  // what it prepares is made of attributes alone
 };
 
 // The instruction sets that this build has kernels for, best first and "ref" last: what one lacks, one behind it has.

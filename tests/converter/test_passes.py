@@ -21,13 +21,14 @@ from ir.ops.activation import Activation
 from ir.passes.fold_batch_norm import fold_batch_norm
 from ir.passes.fuse_activation import fuse_activation, fuse_trained_activation
 from ir.passes.layout import layout
+from ir.passes.move_int8 import move_int8
 from ir.verify import verify
 from tests.converter.random_nets import random_net
 from tests.random_graphs import random_arrays, random_symbolic_graph, random_training_graph
 
 OURS = [
     fuse_pad, layout, fold_batch_norm, fuse_bias, find_activation, fuse_activation,
-    fuse_trained_activation, unique_names,
+    fuse_trained_activation, move_int8, unique_names,
 ]  # fmt: skip
 LIMIT = 1e-5  # relative: folded weights are rounded once more
 Net = Callable[..., Value]
@@ -351,3 +352,26 @@ def test_weights_that_were_made_of_one_are_named_apart() -> None:
     assert names == ["w", "bias", "w.2", "bias.2"]
     assert unique_names(after) is after
     assert w.name == "w"
+
+
+def test_what_is_moved_beside_a_conversion_is_int8() -> None:
+    def net(x: Value) -> tuple[Value, ...]:
+        image = ops.transpose(ops.reshape(x, shape=(1, 3, 4, 5)), perm=(0, 2, 3, 1))
+        pooled = ops.max_pool2d(ops.quantize(image, scale=0.1), size=(2, 2), strides=(2, 2))
+        y = ops.dequantize(pooled, scale=0.1)
+        return ops.reshape(ops.transpose(y, perm=(0, 3, 1, 2)), shape=(12,)), image
+
+    def alone(x: Value) -> Value:
+        return net(x)[0]
+
+    moved = move_int8(Graph.trace(alone, (3, 4, 5)))
+    assert op_names(moved) == [
+        "quantize", "reshape", "transpose", "max_pool2d", "transpose", "reshape", "dequantize",
+    ]  # fmt: skip
+    assert_same(Graph.trace(alone, (3, 4, 5)), moved, 3)
+    # What something else reads as float32 stays.
+    assert op_names(move_int8(Graph.trace(net, (3, 4, 5))))[:3] == [
+        "reshape",
+        "transpose",
+        "quantize",
+    ]

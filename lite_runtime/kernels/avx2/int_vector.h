@@ -59,6 +59,25 @@ struct Avx2Int {
     std::memcpy(y, buffer, static_cast<size_t>(width));
   }
 
+  // N vectors to bytes that are `y_step` apart, saturated and bounded.
+  template <int N>
+  static void store_rows(const V* v, const Bounds& bounds, int8_t* y, int64_t y_step) {
+    const auto to = [y, y_step](int i) { return reinterpret_cast<__m128i*>(y + i * y_step); };
+    const auto bounded = [&](__m128i x) { return _mm_min_epi8(_mm_max_epi8(x, bounds.low), bounds.high); };
+    const __m256i words = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[N > 1 ? 1 : 0]),
+                                             _mm256_packs_epi32(v[N > 2 ? 2 : 0], v[N > 3 ? 3 : 0]));
+    const __m256i rows = _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m128i low = bounded(_mm256_castsi256_si128(rows));
+    _mm_storel_epi64(to(0), low);
+    if constexpr (N > 1) _mm_storeh_pd(reinterpret_cast<double*>(to(1)), _mm_castsi128_pd(low));
+    if constexpr (N > 2) {
+      const __m128i high = bounded(_mm256_extracti128_si256(rows, 1));
+      _mm_storel_epi64(to(2), high);
+      if constexpr (N > 3) _mm_storeh_pd(reinterpret_cast<double*>(to(3)), _mm_castsi128_pd(high));
+    }
+    if constexpr (N > 4) store_rows<N - 4>(v + 4, bounds, y + 4 * y_step, y_step);
+  }
+
   // Eight numbers of int8, as 32-bit lanes.
   static V load_bytes(const int8_t* from) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
@@ -88,25 +107,73 @@ struct Avx2Int {
   static Bytes load_all(const int8_t* from) { return load(from); }
   static void store_all(int8_t* to, Bytes b) { store(to, b); }
   static Bytes max_bytes(Bytes a, Bytes b) { return _mm256_max_epi8(a, b); }
+  static Bytes min_bytes(Bytes a, Bytes b) { return _mm256_min_epi8(a, b); }
+  static Bytes all_bytes(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
 
-  // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.
+  static V shift_down(V v, int n) { return _mm256_sra_epi32(v, _mm_cvtsi32_si128(n)); }
+  static V round(F::V f) { return _mm256_cvtps_epi32(f); }
+
+  // In the order that unpacking leaves, which narrow() undoes.
+  struct PairSum {
+    V high, low;
+    PairSum(const int16_t* the_high, const int16_t* the_low) : high(pair(the_high)), low(pair(the_low)) {}
+    static V pair(const int16_t* from) {
+      int32_t both;
+      std::memcpy(&both, from, sizeof both);
+      return all(both);
+    }
+    void operator()(Bytes a, Bytes b, V* v) const {
+      const V none = _mm256_setzero_si256();
+      const V first = _mm256_unpacklo_epi8(a, b), second = _mm256_unpackhi_epi8(a, b);
+      v[0] = sum(_mm256_unpacklo_epi8(none, first)), v[1] = sum(_mm256_unpackhi_epi8(none, first));
+      v[2] = sum(_mm256_unpacklo_epi8(none, second)), v[3] = sum(_mm256_unpackhi_epi8(none, second));
+    }
+    V sum(V words) const {
+      return add(_mm256_madd_epi16(words, high), _mm256_srai_epi32(_mm256_madd_epi16(words, low), 14));
+    }
+  };
+  static void products(Bytes a, Bytes b, int a_zero, int b_zero, V* v) {
+    const V none = _mm256_setzero_si256();
+    product(_mm256_unpacklo_epi8(none, a), _mm256_unpacklo_epi8(none, b), a_zero, b_zero, v);
+    product(_mm256_unpackhi_epi8(none, a), _mm256_unpackhi_epi8(none, b), a_zero, b_zero, v + 2);
+  }
+  // Of words that hold 256 a and 256 b.
+  static void product(V a, V b, int a_zero, int b_zero, V* v) {
+    const V x = _mm256_sub_epi16(_mm256_srai_epi16(a, 8), _mm256_set1_epi16(static_cast<int16_t>(a_zero)));
+    const V y = _mm256_sub_epi16(_mm256_srai_epi16(b, 8), _mm256_set1_epi16(static_cast<int16_t>(b_zero)));
+    const V low = _mm256_mullo_epi16(x, y), high = _mm256_mulhi_epi16(x, y);
+    v[0] = _mm256_unpacklo_epi16(low, high), v[1] = _mm256_unpackhi_epi16(low, high);
+  }
+  static Bytes narrow(const V* v, int zero) {
+    const V moved = _mm256_set1_epi16(static_cast<int16_t>(zero));
+    return _mm256_packs_epi16(_mm256_adds_epi16(_mm256_packs_epi32(v[0], v[1]), moved),
+                              _mm256_adds_epi16(_mm256_packs_epi32(v[2], v[3]), moved));
+  }
+
+  // 16 rows of 16 numbers: the low half of an index says where in a row, each of its other bits halves the rows.
   struct Table {
     __m256i rows[16];
 
     explicit Table(const int8_t* from) {
-      for (int r = 0; r < 16; ++r) {
-        rows[r] = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + r));
+      for (int r = 0; r < 16; ++r) {  // x counts from -128 on: its highest bit is that of the index, turned round
+        rows[r] = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + (r ^ 8)));
       }
     }
     void operator()(const int8_t* x, int8_t* y) const {
-      const __m256i sixteen = _mm256_set1_epi8(16), high = _mm256_set1_epi8(0x70);
-      __m256i index = _mm256_xor_si256(load(x), _mm256_set1_epi8(-128)), found = _mm256_setzero_si256();
-#pragma GCC unroll 16
-      for (const __m256i& row : rows) {
-        found = _mm256_or_si256(found, _mm256_shuffle_epi8(row, _mm256_adds_epu8(index, high)));
-        index = _mm256_sub_epi8(index, sixteen);
+      const __m256i index = load(x), place = _mm256_and_si256(index, _mm256_set1_epi8(15));
+      const __m256i bits[4] = {_mm256_slli_epi16(index, 3), _mm256_slli_epi16(index, 2), _mm256_slli_epi16(index, 1),
+                               index};
+      store(y, choose<4>(rows, place, bits));
+    }
+    // Of 2^n rows, the number at `place` of the one that the lowest n of the bits name; a blend looks at a byte's sign.
+    template <int n>
+    static __m256i choose(const __m256i* from, __m256i place, const __m256i* bits) {
+      if constexpr (n == 0) {
+        return _mm256_shuffle_epi8(*from, place);
+      } else {
+        const __m256i low = choose<n - 1>(from, place, bits), high = choose<n - 1>(from + (1 << (n - 1)), place, bits);
+        return _mm256_blendv_epi8(low, high, bits[n - 1]);
       }
-      store(y, found);
     }
   };
 };

@@ -1,5 +1,5 @@
 #include "kernels/avx2/int_vector.h"
-#include "kernels/int8/elements.h"
+#include "kernels/int8/binary.h"
 #include "kernels/int8/pool.h"
 #include "kernels/kernels.h"
 

@@ -1,3 +1,4 @@
+#include "kernels/avx2/columns.h"
 #include "kernels/avx2/int_vector.h"
 #include "kernels/int8/conv.h"
 #include "kernels/int8/depthwise.h"
@@ -13,10 +14,8 @@ namespace {
 struct Avx2Layer : Avx2Int, DotKernels<Avx2Layer> {
   using X = int16_t;
   using Weight = int16_t;
-  using Column = int16_t;
   using Finish = lite::Finish<Avx2Int>;
   static constexpr int kParts = 1 + kQuickParts, kTogether = 2, kOffset = 0, kMostVectors = 2;
-  static constexpr int kRows = 2;
 
   static constexpr int rows_of(int vectors) { return vectors == 2 ? 6 : 8; }
 
@@ -36,30 +35,12 @@ struct Avx2Layer : Avx2Int, DotKernels<Avx2Layer> {
     return _mm256_set1_epi32(two);
   }
   static V dot(V sum, V x, V w) { return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w)); }
-
-  // Two rows of a block's channels. Interleaving within halves of registers puts four channels of a half into each of
-  // two vectors.
-  static void interleave(int vectors, int width, const int8_t* const* rows, const int64_t* steps, int64_t count,
-                         int16_t* to, int64_t to_step) {
-    for (int64_t j = 0; j < count; ++j, to += to_step) {
-      int8_t copies[2][16];
-      const int8_t* at[2] = {rows[0] + j * steps[0], rows[1] + j * steps[1]};
-      for (int i = 0; i < 2 && width < 16; ++i) {
-        std::memcpy(copies[i], at[i], static_cast<size_t>(width));
-        at[i] = copies[i];
-      }
-      const __m256i a = widen(at[0]), b = widen(at[1]);
-      const __m256i low = _mm256_unpacklo_epi16(a, b), high = _mm256_unpackhi_epi16(a, b);
-      store(to, vectors == 2 ? low : _mm256_permute2x128_si256(low, high, 0x20));
-      if (vectors == 2) store(to + 16, high);
-    }
-  }
 };
 
 }  // namespace
 
 LITE_INT8_LAYER(quantized_conv2d, Conv<Avx2Layer>, avx2)
-LITE_INT8_LAYER(quantized_depthwise_conv2d, Depthwise<Avx2Layer>, avx2)
+LITE_INT8_LAYER(quantized_depthwise_conv2d, Depthwise<Avx2Columns>, avx2)
 LITE_INT8_LAYER(quantized_linear, Conv<Avx2Layer>, avx2)
 
 }  // namespace lite

@@ -97,6 +97,48 @@ struct Avx512Int {
   static Bytes load_all(const int8_t* from) { return load(from); }
   static void store_all(int8_t* to, Bytes b) { store(to, b); }
   static Bytes max_bytes(Bytes a, Bytes b) { return _mm512_max_epi8(a, b); }
+  static Bytes min_bytes(Bytes a, Bytes b) { return _mm512_min_epi8(a, b); }
+  static Bytes all_bytes(int x) { return _mm512_set1_epi8(static_cast<char>(x)); }
+
+  static V shift_down(V v, int n) { return _mm512_sra_epi32(v, _mm_cvtsi32_si128(n)); }
+  static V round(F::V f) { return _mm512_cvtps_epi32(f); }
+
+  // In the order that unpacking leaves, which narrow() undoes.
+  struct PairSum {
+    V high, low;
+    PairSum(const int16_t* the_high, const int16_t* the_low) : high(pair(the_high)), low(pair(the_low)) {}
+    static V pair(const int16_t* from) {
+      int32_t both;
+      std::memcpy(&both, from, sizeof both);
+      return all(both);
+    }
+    void operator()(Bytes a, Bytes b, V* v) const {
+      const V none = _mm512_setzero_si512();
+      const V first = _mm512_unpacklo_epi8(a, b), second = _mm512_unpackhi_epi8(a, b);
+      v[0] = sum(_mm512_unpacklo_epi8(none, first)), v[1] = sum(_mm512_unpackhi_epi8(none, first));
+      v[2] = sum(_mm512_unpacklo_epi8(none, second)), v[3] = sum(_mm512_unpackhi_epi8(none, second));
+    }
+    V sum(V words) const {
+      return add(_mm512_madd_epi16(words, high), _mm512_srai_epi32(_mm512_madd_epi16(words, low), 14));
+    }
+  };
+  static void products(Bytes a, Bytes b, int a_zero, int b_zero, V* v) {
+    const V none = _mm512_setzero_si512();
+    product(_mm512_unpacklo_epi8(none, a), _mm512_unpacklo_epi8(none, b), a_zero, b_zero, v);
+    product(_mm512_unpackhi_epi8(none, a), _mm512_unpackhi_epi8(none, b), a_zero, b_zero, v + 2);
+  }
+  // Of words that hold 256 a and 256 b.
+  static void product(V a, V b, int a_zero, int b_zero, V* v) {
+    const V x = _mm512_sub_epi16(_mm512_srai_epi16(a, 8), _mm512_set1_epi16(static_cast<int16_t>(a_zero)));
+    const V y = _mm512_sub_epi16(_mm512_srai_epi16(b, 8), _mm512_set1_epi16(static_cast<int16_t>(b_zero)));
+    const V low = _mm512_mullo_epi16(x, y), high = _mm512_mulhi_epi16(x, y);
+    v[0] = _mm512_unpacklo_epi16(low, high), v[1] = _mm512_unpackhi_epi16(low, high);
+  }
+  static Bytes narrow(const V* v, int zero) {
+    const V moved = _mm512_set1_epi16(static_cast<int16_t>(zero));
+    return _mm512_packs_epi16(_mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), moved),
+                              _mm512_adds_epi16(_mm512_packs_epi32(v[2], v[3]), moved));
+  }
 
   // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.
   struct Table {

@@ -7,7 +7,7 @@
 #include "kernels/vector/share.h"
 #include "kernels/windows.h"
 
-// Operators on int8 tensors element by element, and means, for any instruction set.
+// Operators on an int8 tensor element by element, and means, for any instruction set.
 //
 // An instruction set is a class I with 32-bit lanes I::V and what int8/rescale.h names for sums and bounds, and
 //   load_bytes(from), store_bytes(to, v)   kLanes numbers of int8
@@ -21,40 +21,6 @@ namespace lite {
 
 constexpr int64_t kElementCost = 64;  // operations that one number costs, as share() counts them
 
-// together(a, b, y): kWide results, for elements that the numpy rule pairs.
-template <int kWide, typename Attrs, typename Together>
-Status binary_rows(const Call<Attrs>& call, const Together& together) {
-  const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
-  const int64_t n = y.elements();
-  if (n == 0) return Status::kOk;
-  const bool same = a.shape == y.shape && b.shape == y.shape;
-  const int64_t row = same ? std::min<int64_t>(n, 1 << 14) : y.dim(-1), rows = (n + row - 1) / row;
-  // An operand with one number for a whole row shows it kWide times, and stays.
-  const auto stays = [&](const Tensor& x) { return !same && (x.rank() == 0 || x.dim(-1) == 1); };
-  const int64_t a_step = stays(a) ? 0 : 1, b_step = stays(b) ? 0 : 1;
-  const auto start = [&](const Tensor& x, int64_t at, int64_t step, int8_t* shown) {
-    const int8_t* from = x.i8() + (same ? at : broadcast_offset(x.shape, y.shape, at));
-    if (step == 0) std::fill_n(shown, kWide, *from);
-    return step == 0 ? shown : from;
-  };
-  parallel_for(call.context.pool, rows, share(rows, kElementCost * row), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      int8_t shown[2][kWide], last[3][kWide] = {};
-      const int64_t count = std::min(row, n - r * row);
-      const int8_t *from_a = start(a, r * row, a_step, shown[0]), *from_b = start(b, r * row, b_step, shown[1]);
-      int8_t* to = y.i8() + r * row;
-      int64_t i = 0;
-      for (; i + kWide <= count; i += kWide) together(from_a + i * a_step, from_b + i * b_step, to + i);
-      if (i == count) continue;
-      std::copy_n(from_a + i * a_step, count - i, last[0]);
-      std::copy_n(from_b + i * b_step, count - i, last[1]);
-      together(last[0], last[1], last[2]);
-      std::copy_n(last[2], count - i, to + i);
-    }
-  });
-  return Status::kOk;
-}
-
 // together(x, y): kWide results, from X to Y.
 template <int kWide, typename X, typename Y, typename Attrs, typename Together>
 Status unary_rows(const Call<Attrs>& call, const Together& together) {
@@ -62,13 +28,14 @@ Status unary_rows(const Call<Attrs>& call, const Together& together) {
   Y* y = call.y().template as<Y>();
   const int64_t n = call.y().elements();
   parallel_for(call.context.pool, n, share(n, kElementCost), [&](int64_t begin, int64_t end) {
+    const Together compute = together;  // a copy that bytes written to y cannot be in: it stays in registers
     int64_t i = begin;
-    for (; i + kWide <= end; i += kWide) together(x + i, y + i);
+    for (; i + kWide <= end; i += kWide) compute(x + i, y + i);
     if (i == end) return;
     X last_x[kWide] = {};
     Y last_y[kWide];
     std::copy(x + i, x + end, last_x);
-    together(last_x, last_y);
+    compute(last_x, last_y);
     std::copy_n(last_y, end - i, y + i);
   });
   return Status::kOk;
@@ -138,40 +105,6 @@ Status int8_requantize(const Call<requantize_attrs>& call) {
     const auto zero = I::all(attrs.x_zero);
     return unary_rows<I::kLanes, int8_t, int8_t>(call, [&](const int8_t* from, int8_t* to) {
       I::store_bytes(to, bounded(scale(I::sub(I::load_bytes(from), zero))));
-    });
-  });
-}
-
-template <class I>
-Status int8_add(const Call<quantized_add_attrs>& call) {
-  const auto& attrs = call.attrs;
-  const int64_t bound = int64_t{255} << attrs.left_shift;  // of what is scaled, and then of half their sum
-  const bool quick = Quick::takes(bound, attrs.a_shift) && Quick::takes(bound, attrs.b_shift) &&
-                     Quick::takes(2 * bound, attrs.y_shift);
-  return with_scale<I>(quick, [&](auto type) {
-    using Rescale = typename decltype(type)::Is;
-    const Rescale scale_a(attrs.a_multiplier, attrs.a_shift), scale_b(attrs.b_multiplier, attrs.b_shift);
-    const Rescale scale_y(attrs.y_multiplier, attrs.y_shift);
-    const Bounded<I> bounded(stored_of(attrs));
-    const auto zero_a = I::all(attrs.a_zero), zero_b = I::all(attrs.b_zero), fine = I::all(attrs.left_shift);
-    return binary_rows<I::kLanes>(call, [&](const int8_t* from_a, const int8_t* from_b, int8_t* to) {
-      const auto a = scale_a(I::shift_left(I::sub(I::load_bytes(from_a), zero_a), fine));
-      const auto b = scale_b(I::shift_left(I::sub(I::load_bytes(from_b), zero_b), fine));
-      I::store_bytes(to, bounded(scale_y(I::add(a, b))));
-    });
-  });
-}
-
-template <class I>
-Status int8_mul(const Call<quantized_mul_attrs>& call) {
-  const auto& attrs = call.attrs;
-  return with_scale<I>(Quick::takes(255 * 255, attrs.shift), [&](auto type) {
-    const typename decltype(type)::Is scale(attrs.multiplier, attrs.shift);
-    const Bounded<I> bounded(stored_of(attrs));
-    const auto zero_a = I::all(attrs.a_zero), zero_b = I::all(attrs.b_zero);
-    return binary_rows<I::kLanes>(call, [&](const int8_t* from_a, const int8_t* from_b, int8_t* to) {
-      const auto a = I::sub(I::load_bytes(from_a), zero_a), b = I::sub(I::load_bytes(from_b), zero_b);
-      I::store_bytes(to, bounded(scale(I::times(a, b))));
     });
   });
 }

@@ -21,20 +21,21 @@ struct Finish {
   template <int W>
   static void rows(bool quick, int count, const int32_t* sums, const int32_t* parameters, const Stored& stored,
                    int8_t* y, int64_t y_step, int width) {
-    quick ? quick_rows<W>(count, sums, parameters, stored, y, y_step, width)
-          : general_rows<W>(count, sums, parameters, stored, y, y_step, width);
+    if (!quick) return general_rows<W>(count, sums, parameters, stored, y, y_step, width);
+    Quick::has_sign(stored) ? quick_rows<W, true>(count, sums, parameters, stored, y, y_step, width)
+                            : quick_rows<W, false>(count, sums, parameters, stored, y, y_step, width);
   }
 
  private:
   static constexpr int kParts = 1 + kQuickParts;
 
-  template <int W>
+  template <int W, bool kSign>
   static void quick_rows(int count, const int32_t* sums, const int32_t* parameters, const Stored& stored, int8_t* y,
                          int64_t y_step, int width) {
     const typename I::Bounds bounds(stored.low, stored.high);
-    const auto scale_of = [parameters](int v) { return QuickScale<I>(parameters + (v * kParts + 1) * I::kLanes); };
-    const QuickScale<I> scales[4] = {scale_of(0), scale_of(W > 1 ? 1 : 0), scale_of(W > 2 ? 2 : 0),
-                                     scale_of(W > 3 ? 3 : 0)};
+    using Rescale = QuickScale<I, kSign>;
+    const auto scale_of = [parameters](int v) { return Rescale(parameters + (v * kParts + 1) * I::kLanes); };
+    const Rescale scales[4] = {scale_of(0), scale_of(W > 1 ? 1 : 0), scale_of(W > 2 ? 2 : 0), scale_of(W > 3 ? 3 : 0)};
     for (int r = 0; r < count; ++r, sums += W * I::kLanes, y += y_step) {
       V v[W];
 #pragma GCC unroll 4

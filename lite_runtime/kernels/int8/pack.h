@@ -8,8 +8,10 @@
 //
 // An instruction set is a class Isa with
 //   kLanes, kParts, kQuick   32-bit lanes of a vector; vectors of parameters a vector has; whether it knows the short
-//   way kOffset                  what its kernels add to x before they multiply Weight                   the type of
-//   packed weights
+//                            way
+//   kOffset                  what its kernels add to x before they multiply
+//   Weight                   the type of packed weights
+//   result_of                the result of a block that is in a lane, as Blocks has it or in an order of its own
 
 namespace lite {
 
@@ -55,7 +57,7 @@ void pack_parameters(const Channels& channels, bool quick, int64_t first, int wi
   for (int v = 0; v < vectors; ++v, to += Isa::kParts * Isa::kLanes) {
     std::fill_n(to, Isa::kParts * Isa::kLanes, 0);
     for (int lane = 0; lane < Isa::kLanes; ++lane) {
-      const int at = Blocks::result_of(vectors, v, lane);
+      const int at = Isa::result_of(vectors, v, lane);
       if (at >= width) continue;
       const int64_t k = first + at;
       const ResultWeights of = weights(k);
@@ -66,8 +68,9 @@ void pack_parameters(const Channels& channels, bool quick, int64_t first, int wi
         to[2 * Isa::kLanes + lane] = channels.shift[k];
       } else if constexpr (Isa::kQuick) {
         const bool constant = of.none();
-        store_quick(constant ? Quick::always(channels.finish(0, static_cast<int>(k), stored))
-                             : Quick::of(channels.multiplier[k], channels.shift[k], stored.zero),
+        store_quick(constant
+                        ? Quick::always(channels.finish(0, static_cast<int>(k), stored))
+                        : Quick::of(channels.multiplier[k], channels.shift[k], stored.zero, Quick::has_sign(stored)),
                     Isa::kLanes, lane, to + Isa::kLanes);
       }
     }
@@ -84,7 +87,7 @@ void pack_weights(const int8_t* w, int64_t depth, int64_t piece, int64_t length,
     for (int64_t d = 0; d < length; d += Isa::kTogether) {
       for (int v = 0; v < vectors; ++v) {
         for (int lane = 0; lane < Isa::kLanes; ++lane) {
-          const int k = Blocks::result_of(vectors, v, lane);
+          const int k = Isa::result_of(vectors, v, lane);
           for (int64_t i = d; i < d + Isa::kTogether; ++i) *y++ = k < width && i < piece ? w[k * depth + from + i] : 0;
         }
       }

@@ -47,7 +47,8 @@ struct Scale {
 
 // The short way. With u = x + 2^31 without sign, the doubled product's rounded high half is the high half of
 // u * 2 multiplier + 2^31 - 2^32 multiplier, and what the second rounding adds, and the zero point, can be in the
-// constant: half of 2^right, zero * 2^right, and -1, which u's highest bit takes away again where x >= 0.
+// constant: half of 2^right, zero * 2^right, and -1, which u's highest bit takes away again where x >= 0. Where results
+// are bounded by zero from below, that -1 can only change what becomes the bound anyway, and is left out.
 struct Quick {
   uint32_t factor = 0;
   int64_t constant = 0;
@@ -56,15 +57,19 @@ struct Quick {
   // Whether numbers within `bound` of 0 can take it: no shift to the left, and nothing overflows.
   static bool takes(int64_t bound, int shift) { return bound < (int64_t{1} << 30) && shift <= 0 && shift >= -22; }
 
-  static Quick of(int32_t multiplier, int shift, int zero) {
+  static bool has_sign(const Stored& stored) { return stored.low < stored.zero; }
+
+  // With `sign`, numbers below 0 are to be told from others.
+  static Quick of(int32_t multiplier, int shift, int zero, bool sign = true) {
     Quick quick;
     quick.factor = static_cast<uint32_t>(multiplier) * 2;
     quick.right = -shift;
-    const int64_t added = (shift < 0 ? (int64_t{1} << (quick.right - 1)) - 1 : 0) + zero * (int64_t{1} << quick.right);
+    const int64_t half = shift < 0 ? (int64_t{1} << (quick.right - 1)) - (sign ? 1 : 0) : 0;
+    const int64_t added = half + zero * (int64_t{1} << quick.right);
     const uint64_t constant =
         (uint64_t{1} << 31) - (static_cast<uint64_t>(multiplier) << 32) + (static_cast<uint64_t>(added) << 32);
     std::memcpy(&quick.constant, &constant, sizeof constant);
-    quick.sign_shift = shift < 0 ? 31 : 32;
+    quick.sign_shift = sign && shift < 0 ? 31 : 32;
     return quick;
   }
 
@@ -88,7 +93,7 @@ inline void store_quick(const Quick& quick, int lanes, int lane, int32_t* to) {
   to[5 * lanes + lane] = quick.right;
 }
 
-template <class I>
+template <class I, bool kSign = true>
 struct QuickScale {
   using V = typename I::V;
   V factor, odd_factor, constant, odd_constant, sign_shift, right;
@@ -113,7 +118,8 @@ struct QuickScale {
   V operator()(V u) const {
     const V even = I::add64(I::product64_unsigned(u, factor), constant);
     const V odd = I::add64(I::product64_unsigned(I::odd(u), odd_factor), odd_constant);
-    return I::shift_right_signed(I::add(I::high(even, odd), I::shift_right(u, sign_shift)), right);
+    const V high = I::high(even, odd);
+    return I::shift_right_signed(kSign ? I::add(high, I::shift_right(u, sign_shift)) : high, right);
   }
 };
 

@@ -17,6 +17,9 @@ struct DotKernels {
     return Isa::Finish::takes(weights, bias, shift);
   }
 
+  static constexpr bool kLines = false;
+  static constexpr int result_of(int vectors, int v, int lane) { return Blocks::result_of(vectors, v, lane); }
+
   // multiply and finish of int8/conv.h, multiply_columns of int8/depthwise.h.
   template <typename X, typename Weight>
   static void multiply(bool, int rows, int vectors, const X* const* x, const Pieces& pieces, const int32_t* parameters,

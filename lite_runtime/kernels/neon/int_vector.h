@@ -90,6 +90,43 @@ struct NeonInt {
   static Bytes load_all(const int8_t* from) { return vld1q_s8(from); }
   static void store_all(int8_t* to, Bytes b) { vst1q_s8(to, b); }
   static Bytes max_bytes(Bytes a, Bytes b) { return vmaxq_s8(a, b); }
+  static Bytes min_bytes(Bytes a, Bytes b) { return vminq_s8(a, b); }
+  static Bytes all_bytes(int x) { return vdupq_n_s8(static_cast<int8_t>(x)); }
+
+  static V shift_down(V v, int n) { return {vshlq_s32(v.low, vdupq_n_s32(-n)), vshlq_s32(v.high, vdupq_n_s32(-n))}; }
+  static V round(F::V f) { return {vcvtnq_s32_f32(f.low), vcvtnq_s32_f32(f.high)}; }
+
+  struct PairSum {
+    int16x4_t high, low;  // two factors each
+
+    PairSum(const int16_t* the_high, const int16_t* the_low) : high(pair(the_high)), low(pair(the_low)) {}
+    static int16x4_t pair(const int16_t* from) { return vset_lane_s16(from[1], vdup_n_s16(from[0]), 1); }
+    void operator()(Bytes a, Bytes b, V* v) const {
+      v[0] = sum(vshll_n_s8(vget_low_s8(a), 8), vshll_n_s8(vget_low_s8(b), 8));
+      v[1] = sum(vshll_high_n_s8(a, 8), vshll_high_n_s8(b, 8));
+    }
+    V sum(int16x8_t a, int16x8_t b) const {
+      const int32x4_t first = vmlal_lane_s16(vmull_lane_s16(vget_low_s16(a), low, 0), vget_low_s16(b), low, 1);
+      const int32x4_t second = vmlal_high_lane_s16(vmull_high_lane_s16(a, low, 0), b, low, 1);
+      return {
+          vsraq_n_s32(vmlal_lane_s16(vmull_lane_s16(vget_low_s16(a), high, 0), vget_low_s16(b), high, 1), first, 14),
+          vsraq_n_s32(vmlal_high_lane_s16(vmull_high_lane_s16(a, high, 0), b, high, 1), second, 14)};
+    }
+  };
+  static void products(Bytes a, Bytes b, int a_zero, int b_zero, V* v) {
+    const int16x8_t moved_a = vdupq_n_s16(static_cast<int16_t>(a_zero));
+    const int16x8_t moved_b = vdupq_n_s16(static_cast<int16_t>(b_zero));
+    const auto product = [](int16x8_t x, int16x8_t y) {
+      return V{vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)};
+    };
+    v[0] = product(vsubq_s16(vmovl_s8(vget_low_s8(a)), moved_a), vsubq_s16(vmovl_s8(vget_low_s8(b)), moved_b));
+    v[1] = product(vsubq_s16(vmovl_high_s8(a), moved_a), vsubq_s16(vmovl_high_s8(b), moved_b));
+  }
+  static Bytes narrow(const V* v, int zero) {
+    const int16x8_t moved = vdupq_n_s16(static_cast<int16_t>(zero));
+    const auto words = [moved](V x) { return vqaddq_s16(vqmovn_high_s32(vqmovn_s32(x.low), x.high), moved); };
+    return vqmovn_high_s16(vqmovn_s16(words(v[0])), words(v[1]));
+  }
 
   // Four parts of 64 numbers; a look-up gives 0 for an index that is not in its part.
   struct Table {

@@ -47,40 +47,21 @@ struct NeonFinish {
   }
 };
 
-// What layers on int8 with NEON share: an instruction set adds Sum, start, total, dot and rows_of.
+// What convolutions and linear layers on int8 with NEON share: an instruction set adds Sum, start, total, dot and
+// rows_of.
 template <class Isa>
 struct NeonLayer : DotKernels<Isa> {
   using V = int32x4_t;
   using X = int8_t;
   using Weight = int8_t;
-  using Column = int8_t;
   using Finish = NeonFinish;
   static constexpr int kLanes = 4, kParts = NeonFinish::kParts, kTogether = 4, kOffset = 0, kMostVectors = 4;
-  static constexpr int kRows = 4;
   static constexpr bool kQuick = false;
 
   static V load(const void* from) { return vld1q_s32(static_cast<const int32_t*>(from)); }
   static void store(int32_t* to, V v) { vst1q_s32(to, v); }
   static void convert(const int8_t* x, int64_t n, int8_t* y) { std::memcpy(y, x, static_cast<size_t>(n)); }
   static V broadcast(const int8_t* x) { return vld1q_dup_s32(reinterpret_cast<const int32_t*>(x)); }
-
-  static void interleave(int vectors, int width, const int8_t* const* rows, const int64_t* steps, int64_t count,
-                         int8_t* to, int64_t to_step) {
-    for (int64_t j = 0; j < count; ++j, to += to_step) {
-      int8x16_t row[4];
-      for (int i = 0; i < 4; ++i) {
-        int8_t copy[16];
-        const int8_t* at = rows[i] + j * steps[i];
-        if (width < 16) std::memcpy(copy, at, static_cast<size_t>(width));
-        row[i] = vld1q_s8(width < 16 ? copy : at);
-      }
-      const int8x16x2_t ab = vzipq_s8(row[0], row[1]), cd = vzipq_s8(row[2], row[3]);
-      const int16x8x2_t low = vzipq_s16(vreinterpretq_s16_s8(ab.val[0]), vreinterpretq_s16_s8(cd.val[0]));
-      const int16x8x2_t high = vzipq_s16(vreinterpretq_s16_s8(ab.val[1]), vreinterpretq_s16_s8(cd.val[1]));
-      const int16x8_t fours[4] = {low.val[0], low.val[1], high.val[0], high.val[1]};
-      for (int v = 0; v < vectors; ++v) vst1q_s8(to + 16 * v, vreinterpretq_s8_s16(fours[v]));
-    }
-  }
 };
 
 }  // namespace lite

@@ -2,6 +2,7 @@
 #include "kernels/int8/depthwise.h"
 #include "kernels/int8/kernels.h"
 #include "kernels/kernels.h"
+#include "kernels/neon/columns.h"
 #include "kernels/neon/layer.h"
 
 namespace lite {
@@ -94,7 +95,7 @@ struct NeonPairs : NeonLayer<NeonPairs> {
 }  // namespace
 
 LITE_INT8_LAYER(quantized_conv2d, Conv<NeonPairs>, neon)
-LITE_INT8_LAYER(quantized_depthwise_conv2d, Depthwise<NeonPairs>, neon)
+LITE_INT8_LAYER(quantized_depthwise_conv2d, Depthwise<NeonColumns>, neon)
 LITE_INT8_LAYER(quantized_linear, Conv<NeonPairs>, neon)
 
 }  // namespace lite

@@ -82,6 +82,51 @@ struct WasmInt {
   static Bytes load_all(const int8_t* from) { return wasm_v128_load(from); }
   static void store_all(int8_t* to, Bytes b) { wasm_v128_store(to, b); }
   static Bytes max_bytes(Bytes a, Bytes b) { return wasm_i8x16_max(a, b); }
+  static Bytes min_bytes(Bytes a, Bytes b) { return wasm_i8x16_min(a, b); }
+  static Bytes all_bytes(int x) { return wasm_i8x16_splat(static_cast<int8_t>(x)); }
+
+  static V shift_down(V v, int n) {
+    const uint32_t by = static_cast<uint32_t>(n);
+    return {wasm_i32x4_shr(v.low, by), wasm_i32x4_shr(v.high, by)};
+  }
+  static V round(F::V f) {
+    return {wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(reinterpret_cast<v128_t>(f.low))),
+            wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(reinterpret_cast<v128_t>(f.high)))};
+  }
+
+  struct PairSum {
+    v128_t high, low;
+
+    PairSum(const int16_t* the_high, const int16_t* the_low)
+        : high(wasm_v128_load32_splat(the_high)), low(wasm_v128_load32_splat(the_low)) {}
+    void operator()(Bytes a, Bytes b, V* v) const {
+      const v128_t first = wasm_i8x16_shuffle(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      const v128_t second = wasm_i8x16_shuffle(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+      v[0] = sum(first), v[1] = sum(second);
+    }
+    V sum(v128_t pairs) const {
+      return {sum_words(wasm_i16x8_extend_low_i8x16(pairs)), sum_words(wasm_i16x8_extend_high_i8x16(pairs))};
+    }
+    v128_t sum_words(v128_t words) const {
+      const v128_t large = wasm_i16x8_shl(words, 8);
+      return wasm_i32x4_add(wasm_i32x4_dot_i16x8(large, high), wasm_i32x4_shr(wasm_i32x4_dot_i16x8(large, low), 14));
+    }
+  };
+  static void products(Bytes a, Bytes b, int a_zero, int b_zero, V* v) {
+    const v128_t moved_a = wasm_i16x8_splat(static_cast<int16_t>(a_zero));
+    const v128_t moved_b = wasm_i16x8_splat(static_cast<int16_t>(b_zero));
+    const auto product = [&](v128_t x, v128_t y) {
+      x = wasm_i16x8_sub(x, moved_a), y = wasm_i16x8_sub(y, moved_b);
+      return V{wasm_i32x4_extmul_low_i16x8(x, y), wasm_i32x4_extmul_high_i16x8(x, y)};
+    };
+    v[0] = product(wasm_i16x8_extend_low_i8x16(a), wasm_i16x8_extend_low_i8x16(b));
+    v[1] = product(wasm_i16x8_extend_high_i8x16(a), wasm_i16x8_extend_high_i8x16(b));
+  }
+  static Bytes narrow(const V* v, int zero) {
+    const v128_t moved = wasm_i16x8_splat(static_cast<int16_t>(zero));
+    return wasm_i8x16_narrow_i16x8(wasm_i16x8_add_sat(wasm_i16x8_narrow_i32x4(v[0].low, v[0].high), moved),
+                                   wasm_i16x8_add_sat(wasm_i16x8_narrow_i32x4(v[1].low, v[1].high), moved));
+  }
 
   // Looked up one by one: a swizzle knows 16 numbers, so that 16 of them would take as long.
   struct Table {

@@ -1,4 +1,4 @@
-#include "kernels/int8/elements.h"
+#include "kernels/int8/binary.h"
 #include "kernels/int8/pool.h"
 #include "kernels/kernels.h"
 #include "kernels/wasm/int_vector.h"

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/int8/tile.h"
+#include "kernels/neon/int_vector.h"
+
+namespace lite {
+
+// Depthwise convolution on int8 with NEON: rows of eight channels as numbers of 16 bits. Some results side by side stay
+// in registers until they are int8 again, so that a vector of weights is read once for all of them.
+struct NeonColumns : DotKernels<NeonColumns> {
+  using Weight = int16_t;
+  using Column = int16_t;
+  static constexpr int kLanes = 8, kParts = 3, kOffset = 0, kMostVectors = 2, kRows = 1;
+  static constexpr bool kQuick = false, kLines = true;
+
+  static constexpr int result_of(int, int v, int lane) { return v * kLanes + lane; }
+
+  // Whether a result is not shifted to the left: that is the short way.
+  template <class Weights>
+  static bool takes(const Weights&, int32_t, int shift) {
+    return shift <= 0;
+  }
+
+  static void interleave(int vectors, int width, const int8_t* const* rows, const int64_t* steps, int64_t count,
+                         int16_t* to, int64_t to_step) {
+    const int8_t* from = rows[0];
+    const int64_t step = steps[0];
+    for (int64_t j = 0; j < count; ++j, from += step, to += to_step) {
+      if (width == 2 * kLanes) {
+        const int8x16_t numbers = vld1q_s8(from);
+        vst1q_s16_x2(to, {vmovl_s8(vget_low_s8(numbers)), vmovl_high_s8(numbers)});
+      } else {
+        int8_t copy[2 * kLanes] = {};
+        std::memcpy(copy, from, static_cast<size_t>(width));
+        vst1q_s16(to, vmovl_s8(vld1_s8(copy)));
+        if (vectors == 2) vst1q_s16(to + kLanes, vmovl_s8(vld1_s8(copy + kLanes)));
+      }
+    }
+  }
+
+  static void line(bool quick, int vectors, int64_t count, const int16_t* x, int64_t x_step, int64_t columns,
+                   int64_t groups, int64_t step, const int32_t* parameters, const int16_t* w, const Stored& stored,
+                   int8_t* y, int64_t y_step, int width) {
+    using Some = void (*)(const Window&, int64_t, const Stored&, int8_t*, int64_t, int);
+    const Some some = !quick                     ? &some_of_line<Exact>
+                      : stored.low < stored.zero ? &some_of_line<Short<true>>
+                                                 : &some_of_line<Short<false>>;
+    for (int v = 0; v < vectors; ++v) {
+      const Window window = {x + v * kLanes, w + v * kLanes, x_step,           step,
+                             columns,        groups,         vectors * kLanes, parameters + v * kParts * kLanes};
+      some(window, count, stored, y + v * kLanes, y_step, std::min(width - v * kLanes, kLanes));
+    }
+  }
+
+ private:
+  static constexpr int kMost = 8;  // results side by side
+
+  // Where the window of the first result begins, and what it is multiplied with.
+  struct Window {
+    const int16_t *x, *w;
+    int64_t x_step, step, columns, groups, vector_step;
+    const int32_t* parts;
+  };
+
+  // The rounding of shifts goes up at halves. Where results are bounded by zero from below, that differs from away from
+  // zero only in what becomes the bound; else one less for numbers below 0 that are shifted makes up for it.
+  template <bool kSign>
+  struct Short {
+    int32x4_t multiplier[2], shift[2];
+
+    explicit Short(const int32_t* parts)
+        : multiplier{vld1q_s32(parts), vld1q_s32(parts + 4)}, shift{vld1q_s32(parts + 8), vld1q_s32(parts + 12)} {}
+    int32x4_t operator()(int32x4_t sum, int half) const {
+      int32x4_t high = vqrdmulhq_s32(sum, multiplier[half]);
+      if (kSign) high = vsraq_n_s32(high, vandq_s32(high, shift[half]), 31);
+      return vrshlq_s32(high, shift[half]);
+    }
+  };
+
+  struct Exact {
+    NeonScale scale[2];
+
+    explicit Exact(const int32_t* parts)
+        : scale{{vld1q_s32(parts), vld1q_s32(parts + 8)}, {vld1q_s32(parts + 4), vld1q_s32(parts + 12)}} {}
+    int32x4_t operator()(int32x4_t sum, int half) const { return scale[half](sum); }
+  };
+
+  template <typename Rescale>
+  static void some_of_line(const Window& window, int64_t count, const Stored& stored, int8_t* y, int64_t y_step,
+                           int width) {
+    const int16_t* x = window.x;
+    int64_t q = 0;
+    for (; q + kMost <= count; q += kMost, x += kMost * window.x_step) {
+      results<kMost, Rescale>(window, x, stored, y + q * y_step, y_step, width);
+    }
+    if (q == count) return;
+    with_number<kMost - 1>(static_cast<int>(count - q), [&](auto rest) {
+      results<decltype(rest)::kValue, Rescale>(window, x, stored, y + q * y_step, y_step, width);
+    });
+  }
+
+  template <int Q, typename Rescale>
+  static void results(const Window& window, const int16_t* x, const Stored& stored, int8_t* y, int64_t y_step,
+                      int width) {
+    const int32x4_t start_low = vld1q_s32(window.parts), start_high = vld1q_s32(window.parts + 4);
+    int32x4_t low[Q], high[Q];
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) low[q] = start_low, high[q] = start_high;
+    const int16_t* w = window.w;
+    const int64_t next = window.vector_step, x_step = window.x_step, step = window.step;
+    const int64_t columns = window.columns, groups = window.groups;
+    for (int64_t j = 0; j < columns; ++j, x += step) {
+      const int16_t* row = x;
+      for (int64_t g = 0; g < groups; ++g, row += next, w += next) {
+        const int16x8_t from_w = vld1q_s16(w);
+#pragma GCC unroll 8
+        for (int q = 0; q < Q; ++q) {
+          const int16x8_t from_x = vld1q_s16(row + q * x_step);
+          low[q] = vmlal_s16(low[q], vget_low_s16(from_x), vget_low_s16(from_w));
+          high[q] = vmlal_high_s16(high[q], from_x, from_w);
+        }
+      }
+    }
+    const Rescale rescale(window.parts + kLanes);
+    const int16x8_t zero = vdupq_n_s16(static_cast<int16_t>(stored.zero));
+    const int8x8_t least = vdup_n_s8(static_cast<int8_t>(stored.low)),
+                   most = vdup_n_s8(static_cast<int8_t>(stored.high));
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) {
+      const int16x8_t words = vqmovn_high_s32(vqmovn_s32(rescale(low[q], 0)), rescale(high[q], 1));
+      const int8x8_t bytes = vmin_s8(vmax_s8(vqmovn_s16(vqaddq_s16(words, zero)), least), most);
+      if (width == kLanes) {
+        vst1_s8(y + q * y_step, bytes);
+      } else {
+        int8_t copy[kLanes];
+        vst1_s8(copy, bytes);
+        std::memcpy(y + q * y_step, copy, static_cast<size_t>(width));
+      }
+    }
+  }
+};
+
+}  // namespace lite
