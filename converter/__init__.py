@@ -1,7 +1,8 @@
 """ONNX, TFLite and our own models → checked `.ms` files."""
 
 from converter.errors import ConvertError, UnsupportedError
-from converter.pipeline import Options, bisect, convert
+from converter.options import Options
+from converter.pipeline import bisect, convert
 from converter.report import Report
 from converter.training import TrainSpec
 

@@ -15,8 +15,9 @@ from converter import flags
 from converter.errors import ConvertError
 from converter.flags import MOST_CONFIG_BYTES
 from converter.losses import LOSSES
+from converter.options import KINDS
 from converter.passes import ALLOWED
-from converter.pipeline import KINDS, bisect, convert
+from converter.pipeline import bisect, convert
 from converter.quantization import parsed
 from converter.training import NORMS, TrainSpec
 from ir.files import write_whole

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,75 +17,22 @@ from converter.explain import Provenance, rows
 from converter.lineage import lineage
 from converter.litert import litert_reference
 from converter.memory import promises
-from converter.onnx_reader import Shapes, parse, read_onnx
-from converter.passes import ALLOWED, LAST_PASSES, PASSES, Pass, with_allowed
-from converter.quantization import TOLERANCE, Found, Quantization, parsed
+from converter.onnx_reader import parse
+from converter.options import Arrays, Options
+from converter.passes import LAST_PASSES, PASSES, Pass, with_allowed
+from converter.quantization import TOLERANCE, Found
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
-from converter.tflite_reader import read_tflite
-from converter.torch_reader import MAGIC, answers, is_program, load_program, to_onnx
+from converter.source import Source, bytes_of, name_of, program_of, read
+from converter.torch_reader import answers, to_onnx
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
 from ir.errors import IrError
 from ir.files import write_whole
 from ir.graph import Array, Graph, Model
 from ir.passes import applied
-from lite_runtime.files import read_file
 
-KINDS = ("onnx", "tflite", "pt2", "ms")
 OWN = "the numpy interpreter"  # as a reference
-Arrays = Mapping[str, Array]
-Source = str | Path | bytes | Model | Any  # or a torch.export.ExportedProgram
-
-
-@dataclass(frozen=True)
-class Options:
-    """What `convert` is asked for; the fields are the flags of ms-convert."""
-
-    kind: str | None = None
-    shapes: Shapes | None = None
-    outputs: Sequence[str] = ()
-    quantize: str = "none"
-    calibration: Arrays | None = None
-    calibrate: str = "min-max"
-    equalize: bool = False
-    correct_bias: bool = False
-    keep_float: Sequence[str] = ()
-    max_drop: float | None = None
-    train: TrainSpec | None = None
-    check: int = 4
-    check_data: Arrays | None = None
-    tol: float | None = None
-    sign: bytes | None = None
-    metadata: Mapping[str, str] | None = None
-    explain: bool = False
-    allow: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        asked = self.quantization
-        if self.kind not in (None, *KINDS):
-            raise ConvertError(f"kind is {self.kind!r}, want one of {', '.join(KINDS)}")
-        if asked.kind == "int8" and not self.calibration:
-            raise ConvertError("quantize int8 needs calibration data: arrays by input name")
-        if unknown := [name for name in self.allow if name not in ALLOWED]:
-            raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
-        if self.check < 1:
-            raise ConvertError(f"check is {self.check}, want at least 1 input")
-
-    @property
-    def quantization(self) -> Quantization:
-        return parsed(
-            self.quantize,
-            calibrate=self.calibrate,
-            equalize=self.equalize,
-            correct_bias=self.correct_bias,
-            keep_float=tuple(self.keep_float),
-            max_drop=self.max_drop,
-        )
-
-    @property
-    def tolerance(self) -> float:
-        return TOLERANCE[self.quantization.kind] if self.tol is None else self.tol
 
 
 def convert(
@@ -102,7 +48,7 @@ def convert(
     asked = Options(**options)
     with _one_error(source):
         _check_target(source, Path(target))
-        made = _Conversion(source, asked, Report(_name(source), str(target), "", 0), passes)
+        made = _Conversion(source, asked, Report(name_of(source), str(target), "", 0), passes)
         _write(Path(target), made.run())
     made.report.seconds = time.perf_counter() - start
     return made.report
@@ -115,7 +61,7 @@ def bisect(source: Source, *, passes: Sequence[Pass] = PASSES, **options: Any) -
     """
     asked = Options(**options)
     with _one_error(source):
-        return _Conversion(source, asked, Report(_name(source), "", "", 0), passes).bisect()
+        return _Conversion(source, asked, Report(name_of(source), "", "", 0), passes).bisect()
 
 
 @contextmanager
@@ -127,10 +73,10 @@ def _one_error(source: Source) -> Iterator[None]:
         with np.errstate(all="ignore"):  # the weights of a model may overflow or divide by 0
             yield
     except OSError as e:
-        raise ConvertError(f"{e.filename or _name(source)}: {e.strerror}") from e
+        raise ConvertError(f"{e.filename or name_of(source)}: {e.strerror}") from e
     except (IrError, lite.LiteError, MemoryError, ValueError) as e:
         text = " ".join(str(e).split()) or type(e).__name__
-        place = "" if text.startswith(f"{_name(source)}: ") else f"{_name(source)}: "
+        place = "" if text.startswith(f"{name_of(source)}: ") else f"{name_of(source)}: "
         raise ConvertError(place + text) from e
 
 
@@ -154,7 +100,7 @@ class _Conversion:
         self.entry = self.model.entries["infer"]
         report.nodes_read, report.quantize = len(self.entry.nodes), asked.quantize
         self.quantization, self.train = asked.quantization, asked.train
-        self.lineage = lineage(given, report.source_kind, _bytes(given), asked)
+        self.lineage = lineage(given, report.source_kind, bytes_of(given), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
         report.rounds = check.rounds(self.entry)
@@ -334,7 +280,7 @@ class _Conversion:
             shapes = self.asked.shapes or {}
             self.report.reference, reference = check.onnx_reference(self.source, self.entry, shapes)
         elif self.report.source_kind == "tflite":
-            found = litert_reference(_bytes(self.source) or b"", self.asked.outputs)
+            found = litert_reference(bytes_of(self.source) or b"", self.asked.outputs)
             self.report.reference, reference = found or ("", None)
         if reference is not None:
             return [reference(x) for x in inputs]
@@ -350,43 +296,6 @@ class _Conversion:
 
 def _polished(graph: Graph) -> Graph:
     return applied(LAST_PASSES, graph)
-
-
-def program_of(source: Source, asked: Options) -> Any:
-    """The program of torch.export that the source is, or None."""
-    if is_program(source):
-        return source
-    if isinstance(source, (bytes, Model)) or asked.kind not in (None, "pt2"):
-        return None
-    if asked.kind == "pt2" or read_file(source)[:4] == MAGIC:
-        return load_program(source)
-    return None
-
-
-def read(source: Source, asked: Options) -> tuple[Model, str, int]:
-    """The source as a model, what kind it is, and its size in bytes."""
-    if isinstance(source, Model):
-        return source, "model", sum(w.data.nbytes for w in source.weights)
-    data = _bytes(source) or b""
-    if len(data) < 16:
-        raise ConvertError(f"{_name(source)}: {len(data)} bytes; too short for any model")
-    kind = kind_of(data) if asked.kind in (None, "pt2") else asked.kind
-    if kind == "ms":
-        if asked.shapes or asked.outputs:
-            raise ConvertError(f"{_name(source)}: shapes and outputs are for imported models")
-        return model_file.read(data), kind, len(data)
-    if kind == "tflite":
-        named = data if isinstance(source, bytes) else source
-        return read_tflite(named, asked.shapes, asked.outputs), kind, len(data)
-    proto = parse(data if isinstance(source, bytes) else source)  # a path finds external data
-    return read_onnx(proto, asked.shapes, asked.outputs), kind, max(len(data), proto.ByteSize())
-
-
-def kind_of(data: bytes) -> str:
-    """onnx, ms or tflite, by content."""
-    if data[4:8] == model_file.IDENTIFIER:
-        return "ms"
-    return "tflite" if data[4:8] == b"TFL3" else "onnx"
 
 
 def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Iterator[tuple[str, Graph]]:
@@ -407,14 +316,3 @@ def _write(target: Path, data: bytes) -> None:
         write_whole(target, data)
     except OSError as e:
         raise ConvertError(f"{target}: {e.strerror}; nothing was written") from None
-
-
-def _bytes(source: Source) -> bytes | None:
-    """The bytes of a file; None of a model or a program in memory."""
-    if isinstance(source, (str, Path)):
-        return read_file(source)
-    return source if isinstance(source, bytes) else None
-
-
-def _name(source: Source) -> str:
-    return str(source) if isinstance(source, (str, Path)) else "model"

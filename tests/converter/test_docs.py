@@ -12,7 +12,7 @@ from converter.onnx_reader import read_onnx
 from converter.onnx_rules import RULES
 from converter.onnx_rules.elementwise import DIRECT
 from converter.passes import PASSES
-from converter.pipeline import TOLERANCE
+from converter.quantization import TOLERANCE
 from tests.converter.torch_models import quiet
 from tests.helpers import ROOT
 

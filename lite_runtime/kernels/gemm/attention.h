@@ -8,22 +8,22 @@
 
 namespace lite {
 
-constexpr int64_t kScoreRows = 48;  // of a task: enough that packing keys and values pays
+constexpr int64_t kScores = 1 << 15;  // of a task: they stay in the second cache
+constexpr int64_t kLeastRows = 24;    // of scores: enough that packing keys and values pays
 
 struct AttentionTasks {
   AttentionSizes n;
-  int64_t blocks, tasks, cost, parts;
+  int64_t rows, blocks, tasks, cost, parts;  // rows of scores at a time
 
   explicit AttentionTasks(const Call<attention_attrs>& call)
       : n(call),
-        blocks((n.t + kScoreRows - 1) / kScoreRows),
+        rows(std::max<int64_t>(1, std::min(n.t, std::max(kLeastRows, kScores / std::max<int64_t>(n.s, 1))))),
+        blocks((n.t + rows - 1) / rows),
         tasks(n.batch * blocks),
-        cost(2 * std::min(kScoreRows, n.t) * n.s * (n.d + n.e + 8)),
-        parts(std::min<int64_t>(tasks, 8)) {}
+        cost(2 * rows * n.s * (n.d + n.e + 8)),
+        parts(std::min<int64_t>(tasks, 4)) {}
 
-  uint64_t scores_bytes() const {
-    return (static_cast<uint64_t>(std::min(kScoreRows, n.t) * n.s) * sizeof(float) + 63) / 64 * 64;
-  }
+  uint64_t scores_bytes() const { return (static_cast<uint64_t>(rows * n.s) * sizeof(float) + 63) / 64 * 64; }
   template <class Tile>
   uint64_t part_bytes() const {  // of each part of the tasks
     const uint64_t packed = std::max(Gemm<Tile>::scratch_bytes(n.s, n.d), Gemm<Tile>::scratch_bytes(n.e, n.s));
@@ -69,8 +69,8 @@ Status gemm_attention(const Call<attention_attrs>& call) {
       char* scratch = static_cast<char*>(call.context.scratch) + part * all.part_bytes<Tile>();
       const Context alone = {scratch + all.scores_bytes(), nullptr};
       for (int64_t task = all.tasks * part / parts; task < all.tasks * (part + 1) / parts; ++task) {
-        const int64_t row = task % all.blocks * kScoreRows;
-        attention_rows<Tile>(call, all.n, task / all.blocks, row, std::min(kScoreRows, all.n.t - row),
+        const int64_t row = task % all.blocks * all.rows;
+        attention_rows<Tile>(call, all.n, task / all.blocks, row, std::min(all.rows, all.n.t - row),
                              reinterpret_cast<float*>(scratch), alone);
       }
     }

@@ -1,0 +1,66 @@
+"""What `convert` is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from converter.errors import ConvertError
+from converter.onnx_reader import Shapes
+from converter.passes import ALLOWED
+from converter.quantization import TOLERANCE, Quantization, parsed
+from converter.training import TrainSpec
+from ir.graph import Array
+
+KINDS = ("onnx", "tflite", "pt2", "ms")
+Arrays = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `convert` is asked for; the fields are the flags of ms-convert."""
+
+    kind: str | None = None
+    shapes: Shapes | None = None
+    outputs: Sequence[str] = ()
+    quantize: str = "none"
+    calibration: Arrays | None = None
+    calibrate: str = "min-max"
+    equalize: bool = False
+    correct_bias: bool = False
+    keep_float: Sequence[str] = ()
+    max_drop: float | None = None
+    train: TrainSpec | None = None
+    check: int = 4
+    check_data: Arrays | None = None
+    tol: float | None = None
+    sign: bytes | None = None
+    metadata: Mapping[str, str] | None = None
+    explain: bool = False
+    allow: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        asked = self.quantization
+        if self.kind not in (None, *KINDS):
+            raise ConvertError(f"kind is {self.kind!r}, want one of {', '.join(KINDS)}")
+        if asked.kind == "int8" and not self.calibration:
+            raise ConvertError("quantize int8 needs calibration data: arrays by input name")
+        if unknown := [name for name in self.allow if name not in ALLOWED]:
+            raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
+        if self.check < 1:
+            raise ConvertError(f"check is {self.check}, want at least 1 input")
+
+    @property
+    def quantization(self) -> Quantization:
+        return parsed(
+            self.quantize,
+            calibrate=self.calibrate,
+            equalize=self.equalize,
+            correct_bias=self.correct_bias,
+            keep_float=tuple(self.keep_float),
+            max_drop=self.max_drop,
+        )
+
+    @property
+    def tolerance(self) -> float:
+        return TOLERANCE[self.quantization.kind] if self.tol is None else self.tol
