@@ -16,14 +16,14 @@ from converter.budget import within_memory
 from converter.errors import ConvertError
 from converter.explain import Provenance, rows
 from converter.lineage import lineage
-from converter.litert import litert_reference
+from converter.litert import OPTIMISED, litert_answers
 from converter.memory import promises
 from converter.onnx_reader import Shapes, parse, read_onnx
 from converter.passes import ALLOWED, LAST_PASSES, PASSES, Pass, with_allowed
 from converter.quantization import TOLERANCE, Found, Quantization, parsed
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
-from converter.tflite_reader import read_tflite
+from converter.tflite_reader import DYNAMIC, read_tflite
 from converter.torch_reader import MAGIC, answers, is_program, load_program, to_onnx
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
@@ -157,7 +157,7 @@ class _Conversion:
         self.lineage = lineage(given, report.source_kind, _bytes(given), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
-        report.rounds = check.rounds(self.entry)
+        report.rounds = self.rounds()
         if report.rounds and asked.tol is None:
             report.tolerance = max(report.tolerance, TOLERANCE["int8"])
 
@@ -334,8 +334,10 @@ class _Conversion:
             shapes = self.asked.shapes or {}
             self.report.reference, reference = check.onnx_reference(self.source, self.entry, shapes)
         elif self.report.source_kind == "tflite":
-            found = litert_reference(_bytes(self.source) or b"", self.asked.outputs)
-            self.report.reference, reference = found or ("", None)
+            found = litert_answers(_bytes(self.source) or b"", self.asked.outputs, inputs)
+            if found is not None:
+                self.report.reference, theirs = found
+                return theirs
         if reference is not None:
             return [reference(x) for x in inputs]
         self.report.reference = OWN

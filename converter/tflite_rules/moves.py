@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from converter.tflite_rules.common import (
     with_activation,
     zero_of,
 )
-from ir.graph import Value
+from ir.graph import Constant, Value, Weight
 from ir.op import OPS
 from ir.ops.rules import broadcast
 from ir.symbol import Dim, Expr
@@ -84,7 +85,10 @@ def transpose(_: Reader, call: Call, x: Item, perm: Item) -> Item:
 
 
 @rule(MOVES, "CONCATENATION")
-def concatenation(_: Reader, call: Call, *items: Item) -> Item:
+def concatenation(_: Reader, call: Call, *items: Any) -> Item:
+    if len(items) == 3 and isinstance(items[0], Piece) and isinstance(items[2], Piece):
+        axis = axis_of(call.attrs["axis"], rank_of(items[1]))
+        return replaced(call, items[0], items[1], items[2], axis)
     axis = axis_of(call.attrs["axis"], rank_of(items[0]))
     return joined(call, items, axis)
 
@@ -164,8 +168,21 @@ def sliced(x: Item, begin: list[Dim], end: list[Dim], step: list[int]) -> Item:
     return compute(OPS["slice"], x, begin=tuple(begin), end=tuple(end), step=tuple(step))
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A part of x whose place or size the model computes; `replaced` takes two of them."""
+
+    x: Item
+    begin: Item
+    size: Item
+
+
 @rule(MOVES, "SLICE")
-def slice_(_: Reader, call: Call, x: Item, begin: Item, size: Item) -> Item:
+def slice_(_: Reader, call: Call, x: Item, begin: Item, size: Item) -> Any:
+    if is_computed(size):
+        return Piece(x, begin, size)
+    if is_computed(begin):
+        return Piece(x, begin, size) if -1 in sizes(size, "size") else _moving(x, begin, size)
     first, counts, dims = sizes(begin, "begin"), sizes(size, "size"), shape_of(x)
     if not len(first) == len(counts) == len(dims):
         raise ConvertError(f"slices {len(first)} axes of {len(dims)}")
@@ -174,6 +191,32 @@ def slice_(_: Reader, call: Call, x: Item, begin: Item, size: Item) -> Item:
         for b, n, d in zip(first, counts, dims, strict=True)
     ]
     return sliced(x, first, last, [1] * len(dims))
+
+
+def is_computed(x: Item) -> bool:
+    return isinstance(x, Value) and not isinstance(x, (Constant, Weight))
+
+
+def _moving(x: Item, begin: Item, size: Item) -> Item:
+    """A part of known size whose first place is computed."""
+    for axis, (n, d) in enumerate(zip(sizes(size, "size"), shape_of(x), strict=True)):
+        if n != d:
+            at = compute(OPS["add"], along(begin, 0, axis, axis + 1), np.arange(n, dtype=np.int32))
+            x = compute(OPS["gather"], x, at, axis=axis)
+    return x
+
+
+def replaced(call: Call, before: Piece, v: Item, behind: Piece, axis: int) -> Item:
+    """x with one place of an axis replaced by v: what lies before it, v, and what lies behind."""
+    x = before.x
+    shape, n = shape_of(x), shape_of(x)[axis]
+    part = (*shape[:axis], 1, *shape[axis + 1 :])
+    if behind.x is not x or shape_of(v) != part or call.y.shape != shape or not isinstance(n, int):
+        raise ConvertError("parts of sizes that the model computes, want one place replaced")
+    at = along(before.size, 0, axis, axis + 1)
+    places = np.arange(n, dtype=np.int32)
+    here = compute(OPS["equal"], at, places)
+    return compute(OPS["where"], reshaped(here, (n, *[1] * (len(shape) - axis - 1))), v, x)
 
 
 @rule(MOVES, "STRIDED_SLICE")
