@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from ir.graph import Array
 
 REFERENCE, OPTIMISED = "LiteRT's reference kernels", "LiteRT's optimised kernels"
 LACKS = ("Didn't find op", "unresolved custom op")  # in its errors
+MOST_S = 600  # for all inputs; a loop of the model may have no end
 Answers = list[list[Array]]
 
 
@@ -48,6 +50,8 @@ def _in_a_child(work: Callable[[], Any]) -> Any:
         child = os.fork()
     if child == 0:
         os.close(reads)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(MOST_S)
         try:
             message: Any = ("ok", work())
         except ConvertError as e:
@@ -64,8 +68,10 @@ def _in_a_child(work: Callable[[], Any]) -> Any:
     finally:
         _, status = os.waitpid(child, 0)
     if status or not raw:
-        why = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {status}"
-        raise ConvertError(f"the source model ends LiteRT with {why}")
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if number == signal.SIGALRM:
+            raise ConvertError(f"the source model runs for more than {MOST_S} s on LiteRT")
+        raise ConvertError(f"the source model ends LiteRT with {number or status}")
     kind, found = pickle.loads(raw)
     if kind == "error":
         raise ConvertError(found)

@@ -36,6 +36,7 @@ from lite_runtime.files import read_file
 
 MOST_DEPTH = 64  # graphs inside of each other
 MOST_NODES = 1 << 18  # operators read in all, those of graphs that are read more than once too
+MOST_TEXT = 200  # letters of what a file says of its maker
 MAIN = "serving_default"
 # Metadata of a model with weights of 8 bits behind floats, which TFLite rounds in each run.
 DYNAMIC = "tflite.dynamic_range"
@@ -90,7 +91,8 @@ def _read(
     for name, signature in entries.items():
         asked = (shapes, outputs) if name == "infer" else ({}, ())
         graphs[name] = _entry(reader, signature, *asked, free)
-    metadata = {"source": f"tflite version {file.version}", "producer": file.description}
+    producer = "".join(c for c in file.description if c.isprintable())
+    metadata = {"source": f"tflite version {file.version}", "producer": producer[:MOST_TEXT]}
     metadata[DYNAMIC] = "weights of 8 bits" if reader.is_dynamic else ""
     return Model(graphs, {k: v for k, v in metadata.items() if v})
 
