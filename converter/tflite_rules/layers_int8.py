@@ -30,7 +30,7 @@ from converter.tflite_rules.layers import (
     rows,
     window,
 )
-from converter.tflite_rules.moves import along, reshaped
+from converter.tflite_rules.parts import along, reshaped
 from ir.graph import Array, Constant, Value
 from ir.op import OPS
 from ir.quantization import HIGHEST, LOWEST, channel_multipliers, quantize_multiplier

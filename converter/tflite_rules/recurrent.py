@@ -17,7 +17,7 @@ from converter.tflite_rules.common import (
     with_activation,
 )
 from converter.tflite_rules.control import state_of
-from converter.tflite_rules.moves import along, reshaped
+from converter.tflite_rules.parts import along, reshaped
 from ir.graph import Value
 from ir.op import OPS
 

@@ -124,7 +124,7 @@ def test_what_a_rule_cannot_do_is_said_with_its_node(
     ("options", "wanted"),
     [
         ({"quantize": "int4"}, "quantize is 'int4', want one of none, fp16, int8"),
-        ({"kind": "keras"}, "kind is 'keras', want one of onnx, ms"),
+        ({"kind": "keras"}, "kind is 'keras', want one of onnx, tflite, pt2, ms"),
         ({"quantize": "int8"}, "quantize int8 needs calibration data"),
         ({"keep_float": ["*"]}, "keep_float and max_drop are for quantize"),
         ({"check": 0}, "check is 0, want at least 1 input"),

