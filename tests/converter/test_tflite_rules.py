@@ -18,6 +18,8 @@ pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed: pip insta
 OFF_BY_ONE = {
     ("int8", "matmul"),  # on real numbers
     ("int8", "squared difference"),
+    ("int8", "lstm"),
+    ("int8", "svdf"),
     ("uint8", "average pool"),  # halves of numbers without a sign go up, of int8 away from 0
     ("uint8", "bilinear"),
     ("int16", "conv"),  # 16 bits are computed on real numbers

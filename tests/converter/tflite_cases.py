@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.converter.tflite_graphs import T, constant, floats, ints, one
+from tests.converter.tflite_graphs import G, O, T, constant, file_of, floats, ints, one
 
 ONE = {"stride_w": 1, "stride_h": 1, "dilation_w": 1, "dilation_h": 1}
 TWO = {"stride_w": 2, "stride_h": 2, "dilation_w": 1, "dilation_h": 1}
@@ -29,6 +29,34 @@ def f(name: str, *shape: int, seed: int = 1) -> T:
 
 def i(name: str, *values: Any) -> T:
     return constant(name, ints(*values))
+
+
+def lstm_case(time_major: bool) -> bytes:
+    """Four gates of 5 units over 3 steps of 4 numbers, without peepholes, projection or norms."""
+    gates = "ifco"
+    weights = [f(f"w{g}", 5, 4, seed=k) for k, g in enumerate(gates)]
+    weights += [f(f"r{g}", 5, 5, seed=k + 9) for k, g in enumerate(gates)]
+    biases = [f(f"b{g}", 5, seed=k + 20) for k, g in enumerate(gates)]
+    shape = (3, 2) if time_major else (2, 3)
+    states = [T("h", (2, 5), variable=True), T("c", (2, 5), variable=True)]
+    tensors = [x(*shape, 4), *weights, *biases, *states, y(*shape, 5)]
+    names = [
+        "x",
+        *(t.name for t in weights),
+        "",
+        "",
+        "",
+        *(t.name for t in biases),
+        "",
+        "",
+        "h",
+        "c",
+    ]
+    op = O(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM", [*names, "", "", "", ""], ["y"],
+        {"activation": TANH, "time_major": time_major},
+    )  # fmt: skip
+    return file_of(G(tensors, [op], ["x"], ["y"]))
 
 
 IMAGE = (1, 7, 6, 4)
@@ -185,6 +213,8 @@ FLOAT: dict[str, bytes] = {
     "select": one(
         "SELECT_V2", [T("x", (2, 3), np.bool_), f("a", 3), f("b", 2, 1)], y(2, 3)
     ),
+    "lstm": lstm_case(False),
+    "lstm, time first": lstm_case(True),
     "simple rnn": one(
         "UNIDIRECTIONAL_SEQUENCE_RNN",
         [x(2, 3, 4), f("w", 5, 4), f("r", 5, 5), f("b", 5), T("h", (2, 5), variable=True)],

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ir.graph import Array
-from tests.converter.tflite_cases import IMAGE, ONE, POOL, RELU, RELU6, TWO, VALID, i, x, y
-from tests.converter.tflite_graphs import T, constant, int8s, one
+from tests.converter.tflite_cases import IMAGE, ONE, POOL, RELU, RELU6, TANH, TWO, VALID, i, x, y
+from tests.converter.tflite_graphs import G, O, T, constant, file_of, int8s, ints, one
 
 
 def qx(*shape: int, scale: float = 0.05, zero: int = 3, dtype: Any = np.int8) -> T:
@@ -177,6 +177,54 @@ def unsigned_layer(kind: str, data: Array, shape: tuple[int, ...], n: int, **att
     )
 
 
+def scaled(name: str, data: Array, scale: float) -> T:
+    return constant(name, data, scale=np.float32(scale))
+
+
+def lstm_case(inner: int = 8, units: int = 16) -> bytes:
+    """Weights and outputs of 8 bits, cells of 16, biases of 32."""
+    rng = np.random.default_rng(0)
+    weights, biases = [], []
+    for kind, width in (("w", inner), ("r", units)):
+        for g in "ifco":
+            scale = rng.uniform(0.002, 0.006)
+            weights.append(
+                scaled(f"{kind}{g}", int8s(units, width, low=-127, seed=len(weights)), scale)
+            )
+    for g, w in zip("ifco", weights, strict=False):
+        data = rng.integers(-2000, 2000, units).astype(np.int32)
+        biases.append(scaled(f"b{g}", data, np.float32(1 / 64) * np.float32(w.scale)))
+    states = [
+        T("h", (1, units), np.int8, scale=1 / 128, variable=True),
+        T("c", (1, units), np.int16, scale=2.0**-11, variable=True),
+    ]
+    between = [T(f"m{k}", (1,), np.int16, scale=2.0**-12) for k in range(4)]
+    between.append(T("m4", (1,), np.int8, scale=1 / 128))
+    ends = qx(1, 12, inner, scale=1 / 64), qy(1, 12, units, scale=1 / 128, zero=0)
+    names = ["x", *(t.name for t in weights), "", "", "", *(t.name for t in biases)]
+    op = O(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM", [*names, "", "", "h", "c", "", "", "", ""], ["y"],
+        {"activation": TANH}, between=[t.name for t in between],
+    )  # fmt: skip
+    tensors = [ends[0], *weights, *biases, *states, *between, ends[1]]
+    return file_of(G(tensors, [op], ["x"], ["y"]))
+
+
+INT8["lstm"] = lstm_case()
+INT8["svdf"] = one(
+    "SVDF",
+    [
+        qx(2, 6, scale=1 / 64),
+        scaled("w", int8s(8, 6, low=-127), 0.01),
+        scaled("v", int8s(8, 5, seed=3).astype(np.int16) * 100, 1e-4),
+        scaled("b", ints(30, -20, 400, 5), 2.0**-11 * 1e-4),
+        T("h", (2, 40), np.int16, scale=2.0**-11, variable=True),
+    ],
+    qy(2, 4, scale=0.02, zero=-128),
+    rank=2,
+    activation=RELU,
+    version=3,
+)
 UINT8: dict[str, bytes] = {
     "conv": unsigned_layer("CONV_2D", int8s(5, 3, 3, 4), (1, 4, 3, 5), 5, **TWO, activation=RELU6),
     "depthwise": unsigned_layer(
