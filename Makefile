@@ -73,6 +73,7 @@ lint: setup-dev
 # From the table alone: the native part need not compile yet.
 gen: $(VENV)/.tools
 	$(BIN)/python -m ir.gen
+	$(BIN)/python -m converter.gen
 
 size: setup
 	$(BIN)/python -m bench.size

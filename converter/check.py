@@ -22,6 +22,7 @@ Reference = Callable[[Arrays], list[Array]]
 FREE_BATCH = 2  # what free dimensions are for random inputs: first axes
 FREE_SIZES = (64, 512, 1024, 16384)  # and others: the first that does
 MOST = 2**28  # elements of a value that is computed for a check
+MOST_RANDOM = 2**26  # numbers that are drawn for a check
 TINY = 1e-6
 STEP_ROUNDING = 1e-3  # of the difference of two float32 that are one step apart
 THROUGH = ("reshape", "transpose", "cast", "quantized_lookup")  # 8 bits stay 8 bits
@@ -53,8 +54,10 @@ def sample_inputs(
     sizes = _free_sizes(graph, model, free)
     _check_sizes(graph, sizes)
     elements = sum(math.prod(evaluate(d, sizes) for d in v.shape) for v in graph.inputs)
-    if count * elements > MOST:
-        raise ConvertError(f"{count} inputs of {elements} numbers each, want at most {MOST} in all")
+    if count * elements > MOST_RANDOM:
+        raise ConvertError(
+            f"{count} inputs of {elements} numbers each, want at most {MOST_RANDOM} in all"
+        )
     rng = np.random.default_rng(0)
     return [
         {v.name or "": _random(v, sizes, rng, below) for v in graph.inputs} for _ in range(count)

@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   ms-convert model.onnx -o small.ms --quantize int8 --calibration samples.npz
   ms-convert model.onnx --train --trainable 'fc.*' --optimizer momentum:lr=0.01,momentum=0.9
   ms-convert model.onnx --input image=batch,3,224,224 --report report.json
+  ms-convert model.tflite                      writes model.ms, checked against LiteRT
   ms-convert saved.ms -o fast.ms --sign release.key
 """
 DEFAULT_OPTIMIZER = TrainSpec().optimizer
@@ -139,7 +140,7 @@ def _is_same(a: str, b: str) -> bool:
 def _parser() -> argparse.ArgumentParser:
     p = flags.WithConfig(
         prog="ms-convert",
-        description="Convert an ONNX model, or one of our own, to a checked .ms file.",
+        description="Convert an ONNX or TFLite model, or one of our own, to a checked .ms file.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

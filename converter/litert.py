@@ -2,40 +2,93 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.tflite_file import Tensor, parse_tflite
+from converter.tflite_file import parse_tflite
 from converter.tflite_reader import entries_of, names_of, wanted_tensors
 from ir.graph import Array
 
 REFERENCE, OPTIMISED = "LiteRT's reference kernels", "LiteRT's optimised kernels"
 LACKS = ("Didn't find op", "unresolved custom op")  # in its errors
-Reference = Callable[[Mapping[str, Array]], list[Array]]
+MOST_S = 600  # for all inputs; a loop of the model may have no end
+Answers = list[list[Array]]
 
 
-def litert_reference(data: bytes, outputs: Sequence[str]) -> tuple[str, Reference] | None:
-    """What kernels they are, and a function that runs the model on arrays by input name; its
-    variables live from call to call.
+def litert_answers(
+    data: bytes, outputs: Sequence[str], inputs: Sequence[Mapping[str, Array]]
+) -> tuple[str, Answers] | None:
+    """What kernels ran, and the outputs for one input after the other: arrays by input name.
 
-    Optimised kernels are asked where the reference ones lack an operator. None where LiteRT is not
-    installed, or lacks an operator of the model (a custom one). `outputs`: tensors to give instead
-    of the model's own. Raises ConvertError, also from the function, where the model does not run.
+    The model's variables live from input to input. Optimised kernels run where the reference ones
+    lack an operator. None where LiteRT is not installed, or lacks an operator of the model (a
+    custom one). `outputs`: tensors to give instead of the model's own. Raises ConvertError where
+    the model does not run; LiteRT has a process of its own, for a damaged model may end it.
     """
     try:
-        from ai_edge_litert.interpreter import OpResolverType
+        import ai_edge_litert.interpreter  # noqa: F401
     except ImportError:
         return None
-    file = parse_tflite(data)
-    signature = entries_of(file)["infer"]
-    if signature.subgraph:
+    if entries_of(parse_tflite(data))["infer"].subgraph:
         return None  # its plain interface runs the first graph alone
-    graph = file.subgraphs[0]
+    found = _in_a_child(lambda: _answers(data, outputs, inputs))
+    return None if found is None else (str(found[0]), found[1])
+
+
+def _in_a_child(work: Callable[[], Any]) -> Any:
+    """What `work` returns, from a child process. Raises its ConvertError, and one if it dies."""
+    reads, writes = os.pipe()
+    with warnings.catch_warnings():  # the child uses nothing that threads of this process hold
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.close(reads)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(MOST_S)
+        try:
+            message: Any = ("ok", work())
+        except ConvertError as e:
+            message = ("error", str(e))
+        except MemoryError:
+            message = ("error", "the source model needs more memory than there is")
+        with open(writes, "wb") as pipe:
+            pickle.dump(message, pipe)
+        os._exit(0)
+    os.close(writes)
+    try:
+        with open(reads, "rb") as pipe:
+            raw = pipe.read()
+    finally:
+        _, status = os.waitpid(child, 0)
+    if status or not raw:
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if number == signal.SIGALRM:
+            raise ConvertError(f"the source model runs for more than {MOST_S} s on LiteRT")
+        raise ConvertError(f"the source model ends LiteRT with {number or status}")
+    kind, found = pickle.loads(raw)
+    if kind == "error":
+        raise ConvertError(found)
+    return found
+
+
+def _answers(
+    data: bytes, outputs: Sequence[str], inputs: Sequence[Mapping[str, Array]]
+) -> tuple[str, Answers] | None:
+    from ai_edge_litert.interpreter import OpResolverType
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what it says on its way
+    file = parse_tflite(data)
+    graph, signature = file.subgraphs[0], entries_of(file)["infer"]
     names = names_of(graph, signature)
-    wanted = wanted_tensors(graph, names, outputs)
+    wanted = [i for _, i in wanted_tensors(graph, names, outputs)]
+    given = [(names[i], i, graph.tensors[i].element) for i in graph.inputs]
     name, found = REFERENCE, _loaded(data, OpResolverType.BUILTIN_REF, bool(outputs))
     if found is None:
         kind = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -43,16 +96,14 @@ def litert_reference(data: bytes, outputs: Sequence[str]) -> tuple[str, Referenc
     if found is None:
         return None
     interpreter, ready = found
-
-    given = [(names[i], i) for i in graph.inputs]
-
-    def run(x: Mapping[str, Array]) -> list[Array]:
-        try:
-            return _run(interpreter, ready, graph.tensors, given, wanted, x)
-        except (RuntimeError, ValueError) as e:
-            raise ConvertError(f"the source model does not run: {_reason(e)}") from None
-
-    return name, run
+    answers = []
+    try:
+        for x in inputs:
+            arrays = {i: x[n].astype(element) for n, i, element in given}
+            answers.append(_run(interpreter, ready, arrays, wanted))
+    except (RuntimeError, ValueError) as e:
+        raise ConvertError(f"the source model does not run: {_reason(e)}") from None
+    return name, answers
 
 
 def _loaded(data: bytes, kind: Any, keep_all: bool) -> tuple[Any, bool] | None:
@@ -86,19 +137,18 @@ def _is_ready(interpreter: Any) -> bool:
 
 
 def _run(
-    interpreter: Any, ready: bool, tensors: Sequence[Tensor], inputs: Sequence[tuple[str, int]],
-    wanted: Sequence[tuple[str, int]], x: Mapping[str, Array],
-) -> list[Array]:  # fmt: skip
+    interpreter: Any, ready: bool, arrays: Mapping[int, Array], wanted: Sequence[int]
+) -> list[Array]:
     shapes = {d["index"]: tuple(d["shape"]) for d in interpreter.get_input_details()}
-    changed = [(i, x[name].shape) for name, i in inputs if shapes[i] != x[name].shape]
-    for i, shape in changed:
+    changed = {i: x.shape for i, x in arrays.items() if shapes[i] != x.shape}
+    for i, shape in changed.items():
         interpreter.resize_tensor_input(i, shape)
     if changed or not ready:
         interpreter.allocate_tensors()
-    for name, i in inputs:
-        interpreter.set_tensor(i, x[name].astype(tensors[i].element))
+    for i, x in arrays.items():
+        interpreter.set_tensor(i, x)
     interpreter.invoke()
-    return [np.array(interpreter.get_tensor(i)) for _, i in wanted]
+    return [np.array(interpreter.get_tensor(i)) for i in wanted]
 
 
 def _reason(e: Exception) -> str:

@@ -15,7 +15,7 @@ from converter.budget import within_memory
 from converter.errors import ConvertError
 from converter.explain import Provenance, rows
 from converter.lineage import lineage
-from converter.litert import litert_reference
+from converter.litert import OPTIMISED, litert_answers
 from converter.memory import promises
 from converter.onnx_reader import parse
 from converter.options import Arrays, Options
@@ -24,6 +24,7 @@ from converter.quantization import TOLERANCE, Found
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
 from converter.source import Source, bytes_of, name_of, program_of, read
+from converter.tflite_reader import DYNAMIC
 from converter.torch_reader import answers, to_onnx
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
@@ -103,7 +104,8 @@ class _Conversion:
         self.lineage = lineage(given, report.source_kind, bytes_of(given), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
         report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
-        report.rounds = check.rounds(self.entry)
+        imported = report.source_kind != "tflite" and check.rounds(self.entry)
+        report.rounds = imported or DYNAMIC in self.model.metadata
         if report.rounds and asked.tol is None:
             report.tolerance = max(report.tolerance, TOLERANCE["int8"])
 
@@ -280,8 +282,14 @@ class _Conversion:
             shapes = self.asked.shapes or {}
             self.report.reference, reference = check.onnx_reference(self.source, self.entry, shapes)
         elif self.report.source_kind == "tflite":
-            found = litert_reference(bytes_of(self.source) or b"", self.asked.outputs)
-            self.report.reference, reference = found or ("", None)
+            found = litert_answers(bytes_of(self.source) or b"", self.asked.outputs, inputs)
+            if found is not None:
+                self.report.reference, theirs = found
+                if self.report.reference == OPTIMISED and count_int8(self.entry):
+                    self.report.rounds = True  # these round as they like
+                    if self.asked.tol is None:
+                        self.report.tolerance = max(self.report.tolerance, TOLERANCE["int8"])
+                return theirs
         if reference is not None:
             return [reference(x) for x in inputs]
         self.report.reference = OWN

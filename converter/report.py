@@ -110,13 +110,12 @@ class Report:
         return lines_text(lines)
 
     def _agreement_line(self, a: Agreement) -> str:
-        text = f"agreement of {a.output} with {self.reference} on {self.checked_inputs} inputs: "
-        text += "largest difference "
+        text = f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
         text += f"{a.max_difference:.3g}, relative {a.relative:.3g}"
         if self.noisy:
             text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
-        text += f" (tolerance {self.tolerance:g})"
-        if a.step and self.quantize == "none":
+        text += f" (tolerance {self.tolerance:g}), against {self.reference}"
+        if a.step and not self.noisy:
             text += f"; one step of its 8 bits is {a.step:.3g}"
         if a.odd:
             text += f"; {a.odd} of the source's {a.count} numbers are NaN or infinite, here too"

@@ -36,7 +36,14 @@ from lite_runtime.files import read_file
 
 MOST_DEPTH = 64  # graphs inside of each other
 MOST_NODES = 1 << 18  # operators read in all, those of graphs that are read more than once too
+MOST_TEXT = 200  # letters of what a file says of its maker
 MAIN = "serving_default"
+# Metadata of a model with weights of 8 bits behind floats, which TFLite rounds in each run.
+DYNAMIC = "tflite.dynamic_range"
+LAYERS = (
+    "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL", "RNN", "SVDF",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
+)  # fmt: skip
 
 
 def read_tflite(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] = ()) -> Model:
@@ -84,7 +91,9 @@ def _read(
     for name, signature in entries.items():
         asked = (shapes, outputs) if name == "infer" else ({}, ())
         graphs[name] = _entry(reader, signature, *asked, free)
-    metadata = {"source": f"tflite version {file.version}", "producer": file.description}
+    producer = "".join(c for c in file.description if c.isprintable())
+    metadata = {"source": f"tflite version {file.version}", "producer": producer[:MOST_TEXT]}
+    metadata[DYNAMIC] = "weights of 8 bits" if reader.is_dynamic else ""
     return Model(graphs, {k: v for k, v in metadata.items() if v})
 
 
@@ -335,6 +344,8 @@ def apply_rule(reader: Reader, call: Call, items: list[Any]) -> list[Any]:
             return _listed(found)
     if name not in PLAIN:
         raise ConvertError("has no rule for these types")
+    if name in LAYERS and not any(map(is_stored, (call.input(0), *call.outs))):
+        reader.is_dynamic |= any(map(is_stored, call.ins))
     taken = [_taken(reader, x, t) for x, t in zip(items, call.ins, strict=True)]
     made = _listed(PLAIN[name](reader, call, *taken))
     return [stored(y, t) for y, t in zip(made, call.outs, strict=False)]

@@ -11,13 +11,14 @@ from converter.tflite_rules import (  # each declares its rules
     layers,
     layers_int8,
     moves,
+    parts,
     recurrent,
     reductions,
 )
 from converter.tflite_rules.common import MOVES, PLAIN, STORED, Call, Reader
 
 FAMILIES = (
-    control, elementwise, elementwise_int8, images, layers, layers_int8, moves, recurrent,
+    control, elementwise, elementwise_int8, images, layers, layers_int8, moves, parts, recurrent,
     reductions,
 )  # fmt: skip
 RULES = sorted({*MOVES, *PLAIN, *STORED})

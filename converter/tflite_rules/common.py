@@ -90,6 +90,7 @@ class Reader(Arranger):
 
     variables: dict[str, Weight] = field(default_factory=dict)
     current: dict[str, Value] = field(default_factory=dict)  # a variable's value by now
+    is_dynamic: bool = False  # whether layers have weights of 8 bits behind floats
     starts: bool = False  # whether variables get their first values
     owners: dict[Any, Weight] = field(default_factory=dict)
 

@@ -79,6 +79,11 @@ def call_graph(reader: Reader, call: Call, *items: Item) -> list[Item]:
     return reader.run_graph(call.attrs["subgraph"], items)
 
 
+def is_leaf(x: Item) -> bool:
+    """Whether a graph inside of another may read it as it is."""
+    return not isinstance(x, Value) or isinstance(x, (Weight, Constant))
+
+
 def traced(
     reader: Reader, number: int, items: Sequence[Item], kept: Sequence[bool]
 ) -> tuple[Graph, list[Value]]:
@@ -98,7 +103,7 @@ def if_(reader: Reader, call: Call, condition: Item, *items: Item) -> list[Item]
     then, otherwise = (call.attrs[f"{k}_subgraph"] for k in ("then", "else"))
     if isinstance(condition, np.ndarray):
         return reader.run_graph(then if condition.all() else otherwise, items)
-    kept = [not isinstance(x, Value) or isinstance(x, Weight) for x in items]
+    kept = [is_leaf(x) for x in items]
     a, _ = traced(reader, then, items, kept)
     b, _ = traced(reader, otherwise, items, kept)
     operands = [as_value(x) for x, same in zip(items, kept, strict=True) if not same]
@@ -109,11 +114,12 @@ def if_(reader: Reader, call: Call, condition: Item, *items: Item) -> list[Item]
 
 @rule(MOVES, "WHILE")
 def while_(reader: Reader, call: Call, *items: Item) -> list[Item]:
-    """What the body hands on as it got it stays outside, so that weights stay weights."""
+    """Weights that the body hands on as it got them stay outside, so that they stay weights."""
     condition, body = (call.attrs[f"{k}_subgraph"] for k in ("cond", "body"))
-    kept = reader.passed_on(body)
-    if len(kept) != len(items):
-        raise ConvertError(f"a loop over {len(items)} values whose body takes {len(kept)}")
+    same = reader.passed_on(body)
+    if len(same) != len(items):
+        raise ConvertError(f"a loop over {len(items)} values whose body takes {len(same)}")
+    kept = [s and is_leaf(x) for s, x in zip(same, items, strict=True)]
     turn, results = traced(reader, body, items, kept)
     state = [i for i, same in enumerate(kept) if not same]
     turn = Graph(turn.inputs, tuple(results[i] for i in state))

@@ -28,7 +28,7 @@ from converter.tflite_rules.common import (
 )
 from converter.tflite_rules.images import pooling, stretched
 from converter.tflite_rules.layers import image_of
-from converter.tflite_rules.moves import reshaped
+from converter.tflite_rules.parts import reshaped
 from converter.tflite_rules.reductions import axes_of
 from ir.graph import Array
 from ir.op import OPS

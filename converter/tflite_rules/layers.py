@@ -21,7 +21,7 @@ from converter.tflite_rules.common import (
     rule,
     sizes,
 )
-from converter.tflite_rules.moves import reshaped
+from converter.tflite_rules.parts import reshaped
 from ir.graph import Value, Weight
 from ir.op import OPS
 from ir.symbol import Dim

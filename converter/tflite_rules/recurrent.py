@@ -14,10 +14,11 @@ from converter.tflite_rules.common import (
     compute,
     real,
     rule,
+    stored,
     with_activation,
 )
 from converter.tflite_rules.control import state_of
-from converter.tflite_rules.moves import along, reshaped
+from converter.tflite_rules.parts import along, reshaped
 from ir.graph import Value
 from ir.op import OPS
 
@@ -62,15 +63,15 @@ def lstm(
     w, r = _joined(items, at["input"], call), _joined(items, at["recurrent"], call)
     b = _joined(items, at["bias"], call)
     names = [state_name(call, at[k]) for k in ("hidden", "memory")]
-    h0, c0 = (
-        state_of(reader, n, call.input(at[k]))
-        for n, k in zip(names, ("hidden", "memory"), strict=True)
-    )
+    tensors = [call.input(at[k]) for k in ("hidden", "memory")]
+    old = [state_of(reader, n, t) for n, t in zip(names, tensors, strict=True)]
+    h0, c0 = (as_value(real(v, t)) for v, t in zip(old, tensors, strict=True))
     gates = OPS["linear"](as_value(x), as_value(w), None if b is None else as_value(b))
     hidden, cell, _ = OPS["lstm"](gates, as_value(r), h0, c0, reverse=reverse)
     last = 0 if reverse else shape_of(x)[1] - 1
-    for name, y in zip(names, (hidden, cell), strict=True):
-        reader.current[name] = as_value(reshaped(along(y, 1, last, last + 1), h0.shape))
+    for name, t, y in zip(names, tensors, (hidden, cell), strict=True):
+        new = reshaped(along(y, 1, last, last + 1), h0.shape)
+        reader.current[name] = as_value(stored(new, t))
     return hidden  # type: ignore[no-any-return]
 
 
@@ -149,7 +150,7 @@ def svdf(reader: Reader, call: Call, x: Item, w: Item, v: Item, b: Item, _: Item
     rows = OPS["reshape"](old, shape=(n, filters, memory))
     column = OPS["reshape"](now, shape=(n, filters, 1))
     new = compute(OPS["concat"], along(rows, 2, 1, memory), column, axis=2)
-    reader.current[name] = as_value(reshaped(new, old.shape))
+    reader.current[name] = as_value(stored(reshaped(new, old.shape), t))
     sums = compute(OPS["reduce_sum"], compute(OPS["mul"], new, v), axes=(2,))
     units = compute(OPS["reduce_sum"], reshaped(sums, (n, filters // rank, rank)), axes=(2,))
     y = units if b is None else compute(OPS["add"], units, b)

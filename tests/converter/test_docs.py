@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from converter.gen import page
 from converter.onnx_reader import read_onnx
 from converter.onnx_rules import RULES
 from converter.onnx_rules.elementwise import DIRECT
@@ -29,6 +30,10 @@ def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_rules_of_the_page_are_those_of_the_code() -> None:
     listed = PAGE.split("By rules of their own:")[1].split()
     assert listed == sorted(RULES.keys() - DIRECT.keys())
+
+
+def test_the_tflite_operators_of_the_page_are_those_of_the_code() -> None:
+    assert page() == PAGE, "docs/converter.md: run `make gen`"
 
 
 EXPORTS = {

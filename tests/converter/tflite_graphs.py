@@ -67,6 +67,7 @@ class O:  # noqa: E742
     attrs: dict[str, Any] = field(default_factory=dict)
     custom: bytes = b""
     version: int = 0
+    between: Sequence[str] = ()  # tensors whose scales the operator uses inside
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,11 @@ class _Writer:
         inputs = np.array([places[n] if n else -1 for n in o.inputs], np.int32)
         outputs = np.array([places[n] for n in o.outputs], np.int32)
         options = self.table(fields) if o.kind in KINDS else None
+        between = np.array([places[n] for n in o.between], np.int32) if o.between else None
         return self.table([
             (0, "u32", self.codes.index(code)), (1, "array", inputs), (2, "array", outputs),
             (3, "u8", KINDS.get(o.kind, 0)), (4, "table", options),
-            (5, "bytes", o.custom or None),
+            (5, "bytes", o.custom or None), (8, "array", between),
         ])  # fmt: skip
 
     def code(self, kind: str, version: int) -> int:
