@@ -10,6 +10,7 @@ import pytest
 from cloud import modes, ops
 from cloud.autodiff import vjp
 from cloud.compile.cache import fingerprint
+from cloud.compile.fuse_elementwise import fuse_elementwise
 from cloud.compile.inline import inline
 from cloud.compile.leaves import Replacer, inner_leaves
 from cloud.compile.pipeline import PASSES, Pass, optimized
@@ -211,3 +212,18 @@ def test_folding_gives_the_bits_that_the_kernels_would_have_given() -> None:
         assert [n.op.name for n in after.nodes] == ["add"]
         zeros = [np.zeros(50, np.float32)]
         assert bits(after, zeros) == bits(graph, zeros)
+
+
+def test_folding_a_fused_program_gives_the_bits_of_its_kernel() -> None:
+    def fused(x: Value) -> Value:
+        return ops.exp(-x) * 0.5 + 1.0
+
+    shape = (64,)
+    (y,) = fuse_elementwise(Graph.trace(fused, shape)).outputs
+    program = y.node.attrs["program"]
+    numbers = Constant(np.linspace(-3, 3, 64, dtype=np.float32))
+    x = Value(shape)
+    graph = Graph((x,), (x + ops.fused_elementwise(numbers, program=program)[0],))
+    with modes.using(kernels="ref"):
+        zeros = [np.zeros(shape, np.float32)]
+        assert bits(optimized(graph), zeros) == bits(graph, zeros)
