@@ -93,7 +93,7 @@ def measure(options: argparse.Namespace, harness: Path) -> None:
     command = [sys.executable, str(harness / "bench_infer.py"), options.command]
     command += ["--tasks", ",".join(options.tasks), "--peers", ",".join(options.peers or [])]
     command += ["--threads", ",".join(map(str, options.threads))]
-    command += ["--rounds", str(options.rounds), "--secs", str(options.seconds), "--nice", "0"]
+    command += ["--rounds", str(options.rounds), "--secs", str(options.seconds)]
     subprocess.run(command, check=True)
 
 

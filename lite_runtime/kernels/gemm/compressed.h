@@ -85,9 +85,6 @@ template <class I>
 struct CompressedB {
   Expand<I> expand;
 
-  const float* in_place(int64_t, int64_t) const { return nullptr; }
-  int64_t step() const { return 0; }
-
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     constexpr int kDepth = Gemm<Tile>::kDepth;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/activation.h"
 #include "kernels/gemm/sources.h"
 
