@@ -40,36 +40,41 @@ def within_memory(graph: Graph, spec: TrainSpec, build: Build) -> Plan:
             costs[key] = needed_bytes(build(_narrowed(spec, key)), spec.batch)
         return costs[key]
 
-    def last(count: int) -> list[str]:
-        return _names(layers[len(layers) - count :])
-
     fits, beyond = 0, len(layers) + 1
     while fits + 1 < beyond:  # first all of them, then halving: the last ones are most of the use
         count = len(layers) if beyond > len(layers) else (fits + beyond) // 2
-        fits, beyond = (count, beyond) if cost(last(count)) <= spec.memory else (fits, count)
-    chosen, said = last(fits), f"the last {fits} of {len(layers)} layers"
-    biases = _biases(layers[: len(layers) - fits])
-    if fits == 0 and spec.head is not None:
-        raise ConvertError(
-            f"train_memory {spec.memory}: the new head alone wants {cost(last(1))} bytes at batch "
-            f"{spec.batch}"
-        )
+        is_enough = cost(_names(layers[len(layers) - count :])) <= spec.memory
+        fits, beyond = (count, beyond) if is_enough else (fits, count)
+    chosen, said = _chosen(spec, layers, fits, cost)
+    text = f"within {spec.memory:,} B at batch {spec.batch} train {said}: {cost(chosen):,} B"
+    return Plan(_narrowed(spec, chosen), cost(chosen), text)
+
+
+def _chosen(
+    spec: TrainSpec,
+    layers: Sequence[Sequence[Weight]],
+    fits: int,
+    cost: Callable[[Sequence[str]], int],
+) -> tuple[list[str], str]:
+    """The weights that train where the last `fits` layers find room, and what that is in words."""
+    assert spec.memory is not None
+    chosen, rest = _names(layers[len(layers) - fits :]), layers[: len(layers) - fits]
+    said = f"the last {fits} of {len(layers)} layers" if rest else f"all {fits} layers"
     if fits == 0:
-        chosen, biases = _biases(layers[-1:]), _biases(layers[:-1])
-        said = "the bias of the last layer"
+        head = spec.head is not None
+        said = "the new head" if head else "the bias of the last layer"
+        chosen = [] if head else _biases(layers[-1:])
         if not chosen or cost(chosen) > spec.memory:
-            least = cost(chosen or last(1))
+            least = cost(chosen or _names(layers[-1:]))
             raise ConvertError(
                 f"train_memory {spec.memory}: {said} alone wants {least} bytes at batch "
                 f"{spec.batch}"
             )
-    if fits == len(layers):
-        said = f"all {fits} layers"
-    elif biases and cost([*biases, *chosen]) <= spec.memory:
-        chosen, said = [*biases, *chosen], f"{said}, and the biases of the others"
-    needed = cost(chosen)
-    text = f"within {spec.memory:,} B at batch {spec.batch} train {said}: {needed:,} B"
-    return Plan(_narrowed(spec, chosen), needed, text)
+        rest = layers[:-1]
+    biases = _biases(rest)
+    if biases and cost([*biases, *chosen]) <= spec.memory:
+        return [*biases, *chosen], f"{said}, and the biases of the others"
+    return chosen, said
 
 
 def needed_bytes(model: Model, batch: int) -> int:

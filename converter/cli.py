@@ -71,10 +71,7 @@ def _run(args: argparse.Namespace) -> int:
         "allow": args.allow,
     }
     if args.train:
-        options["train"] = TrainSpec(
-            args.loss, args.optimizer, args.trainable, args.accumulate, args.head,
-            args.batch_norm, args.train_memory, args.train_batch,
-        )  # fmt: skip
+        options["train"] = _spec(args)
     if args.bisect:
         found = bisect(args.model, **options)
         print(f"{found} is the first step that breaks agreement" if found else "every step agrees")
@@ -92,6 +89,13 @@ def _run(args: argparse.Namespace) -> int:
         except OSError as e:
             raise ConvertError(f"{args.report}: {e.strerror}; the model was written") from None
     return 0
+
+
+def _spec(args: argparse.Namespace) -> TrainSpec:
+    return TrainSpec(
+        args.loss, args.optimizer, args.trainable, args.accumulate, args.head,
+        args.batch_norm, args.train_memory, args.train_batch,
+    )  # fmt: skip
 
 
 def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -159,8 +163,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--output", nargs="+", default=[], metavar="NAME", help="cut the graph there")
     _add_quantization(p.add_argument_group("quantization"))
-    _add_training(p.add_argument_group("training on the device"))
+    training = p.add_argument_group("training on the device")
+    _add_training(training)
+    _add_what_trains(training)
     _add_checks(p.add_argument_group("checks"))
+    _add_files(p)
+    p.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    return p
+
+
+def _add_files(p: Any) -> None:
+    """What is said and allowed, and files beside the model's."""
     p.add_argument(
         "--explain",
         action="store_true",
@@ -179,8 +192,6 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--config", metavar="F.toml", help="flags from a file; those given here win")
     p.add_argument("--report", metavar="F.json", help="write the report as JSON")
     p.add_argument("--json", action="store_true", help="print the report as JSON")
-    p.add_argument("--version", action="version", version=f"%(prog)s {version()}")
-    return p
 
 
 def _add_quantization(p: Any) -> None:
@@ -242,6 +253,12 @@ def _add_training(p: Any) -> None:
         help="weights that train, by name; all others are frozen (default: all train)",
     )
     p.add_argument(
+        "--accumulate", action="store_true", help="add entries that do a training step in parts"
+    )
+
+
+def _add_what_trains(p: Any) -> None:
+    p.add_argument(
         "--head",
         type=flags.positive,
         metavar="N",
@@ -265,9 +282,6 @@ def _add_training(p: Any) -> None:
         default=TrainSpec().batch,
         metavar="N",
         help=f"examples of a step that --train-memory plans for (default {TrainSpec().batch})",
-    )
-    p.add_argument(
-        "--accumulate", action="store_true", help="add entries that do a training step in parts"
     )
 
 

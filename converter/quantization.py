@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from converter import check
 from converter.errors import ConvertError
 from ir.graph import Array, Graph, Node
+
+if TYPE_CHECKING:  # loaded when something is to be quantized
+    from cloud.compress.quantize import Quantized
+    from cloud.compress.search import Build
 
 KINDS = ("none", "fp16", "int8", "int8-weights", "int4-weights")
 # Of kinds that store weights alone: bits, and how many neighbours share a scale (0: a whole row).
@@ -89,33 +93,53 @@ def quantized(
     With `max_drop`, as many of the noisiest layers stay float as keep the score within it: accuracy
     on the labels of the check data, else agreement of the largest output with the float model.
     """
-    from cloud.compress.noise import layer_noise
-    from cloud.compress.quantize import Quantized, calibrated
-    from cloud.compress.search import against, keep_until, ranked_sources
+    samples = _samples(graph, calibration or check_data)
+    build = _builder(graph, asked, samples)
+    if asked.max_drop is None:
+        return _found(build(()), samples, asked)
+    return _within_drop(graph, asked, build, samples, check_data or samples)
+
+
+def _builder(graph: Graph, asked: Quantization, samples: Mapping[str, Array]) -> Build:
+    """What makes the smaller graph, given the nodes that stay float."""
+    from cloud.compress.quantize import calibrated
     from cloud.compress.weights import Scheme, compressed_weights
+
+    if asked.kind in STORED:
+        scheme = Scheme(STORED[asked.kind][0], asked.group)
+        return lambda keep: compressed_weights(
+            graph, scheme, keep_float=asked.keep_float, keep=keep
+        )
+    known = calibrated(
+        graph,
+        samples,
+        method=asked.calibrate,
+        equalize=asked.equalize,
+        correct_bias=asked.correct_bias,
+    )
+    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep)
+
+
+def _found(
+    made: Quantized, samples: Mapping[str, Array], asked: Quantization, kept: Container[Node] = ()
+) -> Found:
+    from cloud.compress.noise import layer_noise
     from converter.explain import reasons
 
-    samples = _samples(graph, calibration or check_data)
-    if asked.kind == "int8":
-        known = calibrated(
-            graph,
-            samples,
-            method=asked.calibrate,
-            equalize=asked.equalize,
-            correct_bias=asked.correct_bias,
-        )
-    scheme = Scheme(STORED[asked.kind][0], asked.group) if asked.kind in STORED else None
+    whys = reasons(made.source, made.stored, kept, asked.keep_float)
+    return Found(made.graph, _rows(layer_noise(made, samples)), whys)
 
-    def build(keep: Container[Node]) -> Quantized:
-        if scheme is not None:
-            return compressed_weights(graph, scheme, keep_float=asked.keep_float, keep=keep)
-        return known.quantized(keep_float=asked.keep_float, keep=keep)
 
-    if asked.max_drop is None:
-        made = build(())
-        whys = reasons(made.source, made.stored, (), asked.keep_float)
-        return Found(made.graph, _rows(layer_noise(made, samples)), whys)
-    data = check_data or samples
+def _within_drop(
+    graph: Graph,
+    asked: Quantization,
+    build: Build,
+    samples: Mapping[str, Array],
+    data: Mapping[str, Array],
+) -> Found:
+    from cloud.compress.search import against, keep_until, ranked_sources
+
+    assert asked.max_drop is not None
     check.check_data(graph, data, "check data")
     labels = next((np.asarray(data[k]) for k in LABELS if k in data), None)
     score, own = against(labels, graph, data)
@@ -125,14 +149,13 @@ def quantized(
             f"max_drop {asked.max_drop:g}: not reached with every layer that quantizing changes in "
             "float32; want other data to calibrate and check with"
         )
-    said = {
+    found = _found(kept.quantized, samples, asked, kept.nodes)
+    found.kept_float = ranked_sources(kept.nodes)
+    found.score = {
         "metric": "agreement" if labels is None else "accuracy",
         "float": own, "quantized": kept.score, "max_drop": asked.max_drop, "tried": kept.tried,
     }  # fmt: skip
-    layers = _rows(layer_noise(kept.quantized, samples))
-    made = kept.quantized
-    whys = reasons(made.source, made.stored, kept.nodes, asked.keep_float)
-    return Found(made.graph, layers, whys, ranked_sources(kept.nodes), said)
+    return found
 
 
 def _samples(graph: Graph, data: Mapping[str, Array] | None) -> dict[str, Array]:

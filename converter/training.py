@@ -79,18 +79,13 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
     imported = set(graph.weights)
     if spec is not None and spec.head is not None:
         graph = with_head(graph, spec.head)
-    patterns = spec.trainable if spec else ()
     norms = [n for n in graph.nodes if n.op.name == "batch_norm"]
     statistics = {v for n in norms for v in n.inputs[3:]}
     can_train = [
         w for w in graph.weights if w.dtype is DType.f32 and w not in statistics and not w.state
     ]
     names = [w.name or "" for w in can_train]
-    for pattern in patterns:
-        if not any(fnmatchcase(n, pattern) for n in names):
-            have = ", ".join(names) or "none"
-            raise ConvertError(f"no weight that can train matches {pattern!r}; there are {have}")
-
+    patterns = _matching(spec.trainable if spec else (), names)
     chosen = [
         w
         for w in can_train
@@ -110,6 +105,15 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
     pairs = zip(graph.updates, roots[count:], strict=True)
     updates = tuple((cast(Weight, copies[w]), new) for (w, _), new in pairs)
     return Graph(graph.inputs, roots[:count], graph.output_names, updates)
+
+
+def _matching(patterns: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    """The patterns. Raises ConvertError for one that matches nothing."""
+    for pattern in patterns:
+        if not any(fnmatchcase(n, pattern) for n in names):
+            have = ", ".join(names) or "none"
+            raise ConvertError(f"no weight that can train matches {pattern!r}; there are {have}")
+    return patterns
 
 
 def _live_statistics(norms: Sequence[Node], chosen: Sequence[Weight]) -> set[Value | None]:
