@@ -24,7 +24,7 @@ from converter.quantization import TOLERANCE, Found
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
 from converter.source import Source, bytes_of, name_of, program_of, read
-from converter.tflite_reader import DYNAMIC
+from converter.tflite_reader import DYNAMIC, WIDE
 from converter.torch_reader import answers, to_onnx
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file
@@ -34,6 +34,7 @@ from ir.graph import Array, Graph, Model
 from ir.passes import applied
 
 OWN = "the numpy interpreter"  # as a reference
+WIDE_TOLERANCE = 1e-3  # of activations of 16 bits, where kernels round in ways of their own
 
 
 def convert(
@@ -106,8 +107,9 @@ class _Conversion:
         report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
         imported = report.source_kind != "tflite" and check.rounds(self.entry)
         report.rounds = imported or DYNAMIC in self.model.metadata
-        if report.rounds and asked.tol is None:
-            report.tolerance = max(report.tolerance, TOLERANCE["int8"])
+        if asked.tol is None and (report.rounds or WIDE in self.model.metadata):
+            least = TOLERANCE["int8"] if report.rounds else WIDE_TOLERANCE
+            report.tolerance = max(report.tolerance, least)
 
     def run(self) -> bytes:
         """The bytes of the file, which agrees with the source."""

@@ -116,7 +116,7 @@ class Report:
             text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
         text += f" (tolerance {self.tolerance:g}), against {self.reference}"
         if a.step and not self.noisy:
-            text += f"; one step of its 8 bits is {a.step:.3g}"
+            text += f"; one step of its stored numbers is {a.step:.3g}"
         if a.odd:
             text += f"; {a.odd} of the source's {a.count} numbers are NaN or infinite, here too"
         return text

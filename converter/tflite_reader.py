@@ -40,6 +40,7 @@ MOST_TEXT = 200  # letters of what a file says of its maker
 MAIN = "serving_default"
 # Metadata of a model with weights of 8 bits behind floats, which TFLite rounds in each run.
 DYNAMIC = "tflite.dynamic_range"
+WIDE = "tflite.activations"
 LAYERS = (
     "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL", "RNN", "SVDF",
     "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
@@ -94,6 +95,7 @@ def _read(
     producer = "".join(c for c in file.description if c.isprintable())
     metadata = {"source": f"tflite version {file.version}", "producer": producer[:MOST_TEXT]}
     metadata[DYNAMIC] = "weights of 8 bits" if reader.is_dynamic else ""
+    metadata[WIDE] = "16 bits" if any(is_wide(t) for g in file.subgraphs for t in g.tensors) else ""
     return Model(graphs, {k: v for k, v in metadata.items() if v})
 
 
@@ -344,7 +346,7 @@ def apply_rule(reader: Reader, call: Call, items: list[Any]) -> list[Any]:
             return _listed(found)
     if name not in PLAIN:
         raise ConvertError("has no rule for these types")
-    if name in LAYERS and not any(map(is_stored, (call.input(0), *call.outs))):
+    if name in LAYERS and all(t.scales is None for t in (call.input(0), *call.outs)):
         reader.is_dynamic |= any(map(is_stored, call.ins))
     taken = [_taken(reader, x, t) for x, t in zip(items, call.ins, strict=True)]
     made = _listed(PLAIN[name](reader, call, *taken))

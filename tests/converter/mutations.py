@@ -29,6 +29,7 @@ SECONDS_EACH = 30
 MOST_BYTES = 6 << 30  # of addresses, in which ONNX Runtime's threads and ours have their stacks
 NUMBERS = (0, 1, -1, 2, 7, 255, 65536, 2**31 - 1, -(2**31), 2**40, 2**63 - 1)
 Rng = np.random.Generator
+Change = Callable[[bytes, Rng], bytes]
 
 
 def originals() -> list[bytes]:
@@ -182,14 +183,20 @@ def outcome(file: bytes, target: Path) -> str:
 
 
 def main(count: int, seed: int, files: Sequence[Path]) -> int:
+    if files:
+        return run(count, seed, [p.read_bytes() for p in files], [change_bytes])
+    return run(count, seed, originals(), [change_bytes] * 2 + [change_parts] * 3)
+
+
+def run(count: int, seed: int, sources: Sequence[bytes], changes: Sequence[Change]) -> int:
+    """Convert `count` of the sources, each after one of the changes; the exit code of a command."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    sources = [p.read_bytes() for p in files] or originals()
     counts: Counter[str] = Counter()
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
             rng = np.random.default_rng([seed, number])
-            change = change_bytes if files or rng.random() < 0.4 else change_parts
+            change = changes[int(rng.integers(len(changes)))]
             print(f"seed {seed}, number {number}", file=sys.stderr)  # the last one, after a crash
             found = outcome(change(sources[number % len(sources)], rng), Path(folder) / "m.ms")
             kind = found if found in ("written", "refused") else "failed"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from tests.converter.tflite_graphs import (
     one,
 )
 from tests.converter.tflite_int_cases import INT8, qb, qw, qx, qy
-from tests.converter.tflite_mutations import attempts, is_expected, sources
+from tests.helpers import ROOT
 
 BATCH = (-1, 4)
 
@@ -324,8 +326,9 @@ def test_a_model_that_makes_no_sense_is_refused_in_one_line(name: str, tmp_path:
 
 
 def test_damaged_files_give_one_line_or_a_model() -> None:
-    for k, (_, found) in enumerate(attempts(sources(), 200)):
-        assert is_expected(found), f"attempt {k}: {found!r}"
+    command = [sys.executable, "-m", "tests.converter.tflite_mutations", "250", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-500:]
 
 
 def test_the_command_takes_a_tflite_file(
