@@ -109,7 +109,7 @@ def test_free_dimensions_keep_their_names(tmp_path: Path) -> None:
 
 def test_an_embedding_that_is_also_the_last_layer_is_kept_single(tmp_path: Path) -> None:
     converted("whisper_decoder", tmp_path, dynamo=False)
-    sizes = [w.shape for w in lite.load(tmp_path / "m.ms").weight_infos()]
+    sizes = [w.shape for w in lite.load(tmp_path / "m.ms").weight_infos]
     assert sum(set(s) == {50, 24} for s in sizes) == 1
 
 
