@@ -124,7 +124,7 @@ def test_a_program_is_converted_without_onnx_to_see(tmp_path: Path) -> None:
     assert report.source_kind == "pt2"
     agrees_with_torch(zoo, module, tmp_path / "m.ms")
     convert(program, tmp_path / "again.ms")
-    assert (tmp_path / "again.ms").read_bytes() == (tmp_path / "m.ms").read_bytes()
+    agrees_with_torch(zoo, module, tmp_path / "again.ms")
 
 
 def test_an_archive_that_is_no_program_is_refused_in_one_line(tmp_path: Path) -> None:
