@@ -40,8 +40,6 @@ class FoundSizes:
         `wanted`: the elements to take. Raises ConvertError for what is no short vector.
         """
         parts = self.known(v)
-        if v.dtype not in (DType.i32, DType.i64):
-            raise ConvertError(f"{v!r} is used as sizes; want integers")
         every = range(len(parts)) if wanted is None else wanted
         open_ = [i for i in every if parts[i] is None and (v, i) not in self._sizes]
         for begin in range(0, len(open_), MAX_RANK):

@@ -157,6 +157,7 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
     where = f"node {number} {node.op_type} {node.name!r}"
     outer, reader.names = reader.names, env
     token = READING.set(reader)
+    reader.results = len(node.output)
     try:
         attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}

@@ -14,6 +14,7 @@ import numpy as np
 
 from converter.errors import ConvertError
 from converter.found_sizes import as_i32
+from converter.onnx_rules.branches import Kind, joined
 from converter.onnx_rules.common import (
     Item,
     Items,
@@ -45,7 +46,7 @@ def if_(reader: Reader, attrs: dict[str, Any], condition: Item) -> list[Item]:
         return inline(reader, chosen)
     predicate = _single(condition, DType.bool)
     branches = [trace(reader, graph, []) for graph in graphs]
-    types = [_joined(a, b) for a, b in zip(*(t.values() for t in branches), strict=True)]
+    types = [joined(a, b) for a, b in zip(*(t.values() for t in branches), strict=True)]
     outer = list(dict.fromkeys(v for t in branches for v in t.scope.captured))
     then, otherwise = (
         t.graph(outer, [p for v, k in zip(t.values(), types, strict=True) for p in k.packed(v)])
@@ -53,49 +54,6 @@ def if_(reader: Reader, attrs: dict[str, Any], condition: Item) -> list[Item]:
     )
     results = list(OPS["cond"](predicate, *outer, then=then, otherwise=otherwise))
     return [k.unpacked(reader, results) for k in types]
-
-
-@dataclass
-class Kind:
-    """How a value leaves or enters a graph: as it is, or on a tape with the sizes of some axes."""
-
-    shape: tuple[Dim, ...]
-    dtype: DType
-    open_axes: tuple[int, ...] = ()
-
-    def packed(self, v: Value) -> list[Value]:
-        """What stands for the value outside."""
-        if not self.open_axes:
-            return [v]
-        of = tuple(v.shape[a] for a in self.open_axes)
-        return [OPS["push"](new_tape(), v), OPS["sizes"].node([], {"of": of}).results[0]]
-
-    def unpacked(self, reader: Reader, results: list[Value]) -> Value:
-        """The value of what stands for it at the head of `results`, which is taken away."""
-        if not self.open_axes:
-            return results.pop(0)
-        tape, of = results.pop(0), results.pop(0)
-        shape = list(self.shape)
-        for axis, size in zip(self.open_axes, reader.found.sizes(of), strict=True):
-            shape[axis] = size
-        y: Value = OPS["pop"](tape, shape=tuple(shape), dtype=self.dtype.name)[1]
-        return reader.found.tied(y, [y.node])  # type: ignore[list-item]
-
-    def places(self) -> list[Value]:
-        """Inputs of a graph for what stands for the value."""
-        if not self.open_axes:
-            return [Value(self.shape, self.dtype)]
-        return [Value((), DType.tape), Value((len(self.open_axes),), DType.i32)]
-
-
-def _joined(a: Value, b: Value) -> Kind:
-    """For two values that may take each other's place. Raises ConvertError."""
-    if a.dtype is not b.dtype or a.rank != b.rank:
-        raise ConvertError(
-            f"{a!r} in one place and {b!r} in the other; want one type and number of axes"
-        )
-    axes = tuple(i for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if m != n)
-    return Kind(a.shape, a.dtype, axes)
 
 
 def _single(item: Item, dtype: DType) -> Value:
@@ -130,7 +88,7 @@ def _settled(
     while True:
         traced = _Body.of(reader, body, lists, kinds)
         after = [
-            Kind(k.shape, k.dtype, tuple(sorted({*k.open_axes, *_joined(v, new).open_axes})))
+            Kind(k.shape, k.dtype, tuple(sorted({*k.open_axes, *joined(v, new).open_axes})))
             for k, v, new in zip(kinds, traced.state, traced.new_state, strict=True)
         ]
         # Values that come off a tape have sizes of their own in each turn.
@@ -357,7 +315,7 @@ class _Scan:
         traced = trace(self.reader, self.body, given)
         new, collected = traced.values()[: len(state)], traced.values()[len(state) :]
         for a, b in zip(state, new, strict=True):
-            if _joined(a, b).open_axes:
+            if joined(a, b).open_axes:
                 raise ConvertError(f"the state {a!r} becomes {b!r}; want one shape in every turn")
         back = self.attrs.get("scan_output_directions", [0] * len(collected))
         room = [zeros(Value((self.turns, *v.shape), v.dtype)) for v in collected]

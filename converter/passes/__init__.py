@@ -10,6 +10,7 @@ from converter.passes.find_attention import find_attention
 from converter.passes.find_layer_norm import find_layer_norm
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
+from converter.passes.share_weights import share_weights
 from converter.passes.unique_names import unique_names
 from ir.graph import Graph
 from ir.passes import common_subexpression, constant_folding, dead_code
@@ -32,6 +33,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_activation,
     common_subexpression,
     dead_code,
+    share_weights,
     unique_names,
 )
 

@@ -69,6 +69,7 @@ def test_a_sequence_that_a_loop_fills_is_one_tensor(tmp_path: Path) -> None:
 
 def test_a_body_runs_on_each_element(tmp_path: Path) -> None:
     body = inner([("Mul", ["a", "z"], ["m"], {})], {"a": "f", "z": "f"}, ["m"])
+    body.output[0].type.tensor_type.elem_type = 1
     nodes: Nodes = [
         ("SplitToSequence", ["x"], ["s"], {"axis": 0}),
         ("SequenceMap", ["s", "x"], ["t"], {"body": body}),

@@ -15,6 +15,7 @@ from converter.passes import LAST_PASSES, PASSES, Pass
 from converter.passes.find_activation import find_activation
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
+from converter.passes.share_weights import share_weights
 from converter.passes.unique_names import unique_names
 from ir.graph import Constant, Graph, Value, Weight
 from ir.ops.activation import Activation
@@ -28,7 +29,7 @@ from tests.random_graphs import random_arrays, random_symbolic_graph, random_tra
 
 OURS = [
     fuse_pad, layout, fold_batch_norm, fuse_bias, find_activation, fuse_activation,
-    fuse_trained_activation, move_int8, unique_names,
+    fuse_trained_activation, move_int8, share_weights, unique_names,
 ]  # fmt: skip
 LIMIT = 1e-5  # relative: folded weights are rounded once more
 Net = Callable[..., Value]
@@ -339,6 +340,17 @@ def test_a_transpose_before_a_sum_with_more_axes_stays() -> None:
     wide = Constant(np.ones((2, 1, 1, 1), np.float32))
     graph = Graph.trace(lambda x: ops.transpose(x, perm=(0, 2, 1)) + wide, (2, 3, 4))
     assert_same(graph, layout(graph), 0)
+
+
+def test_fixed_weights_of_the_same_content_are_kept_once() -> None:
+    tied = Weight(frozen(4, 4).data.copy(), name="again", trainable=False)
+    own = Weight(frozen(4, 4).data.copy(), name="trains")
+    graph = Graph.trace(
+        lambda x: ops.linear(ops.linear(ops.linear(x, frozen(4, 4)), tied), own), (2, 4)
+    )
+    after = share_weights(graph)
+    assert [v.name for v in after.weights] == ["w", "trains"]
+    assert_same(graph, after, 0)
 
 
 def test_weights_that_were_made_of_one_are_named_apart() -> None:

@@ -29,12 +29,12 @@ def rows_graph() -> Graph:
 
 
 def collecting_loop(turns: int) -> Graph:
-    """In each turn i the sum of the rows found in x - i, put into row i of a buffer."""
+    """In each turn i the sum of the rows found in x + 1 - i / 4, put into row i of a buffer."""
     x = Value((5, 3), name="x")
     state = [number(I32), Value((turns, 3)), Value((5, 3))]
 
     def body(i: Value, buffer: Value, rows: Value) -> tuple[Value, ...]:
-        shifted = rows - OPS["cast"](i, to="f32") * 0.25
+        shifted = rows - OPS["cast"](i, to="f32") * 0.25 + 1.0
         total = OPS["reduce_sum"](found_rows(shifted), axes=(0,))
         return i + 1, ROW(buffer, i, total), rows
 

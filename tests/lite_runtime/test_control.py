@@ -35,6 +35,7 @@ from tests.lite_runtime.control_models import (
     trace,
     while_loop,
 )
+from tests.lite_runtime.found_models import collecting_loop
 from tests.lite_runtime.models import open_model
 from tests.native import native_build
 from tests.random_control import random_control_graph
@@ -323,7 +324,7 @@ def test_an_entry_trains_a_weight_that_a_loop_reads() -> None:
     assert session.run(np.float32(1)) == pytest.approx(2, abs=1e-2)
 
 
-@pytest.mark.parametrize("graph", [newton(), factorial(), reversed_sum(50)])
+@pytest.mark.parametrize("graph", [newton(), factorial(), reversed_sum(50), collecting_loop(9)])
 def test_runs_take_no_memory_after_the_first(graph: Graph, tmp_path: Path) -> None:
     model = tmp_path / "model.ms"
     model.write_bytes(model_file.write(Model({"train": graph})))

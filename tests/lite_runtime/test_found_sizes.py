@@ -49,6 +49,16 @@ def test_a_new_size_of_the_inputs_forgets_what_was_found() -> None:
     agrees(session, graph, with_rows(6, 3))
 
 
+def test_what_has_a_size_to_be_found_has_no_bytes_before_a_run() -> None:
+    session = open_model(rows_graph())
+    (y, _) = session.output_ids()
+    assert session.value_bytes()[y] == 0
+    session.run({"x": with_rows(5, 2)})
+    assert session.value_bytes()[y] == 2 * 3 * 4
+    session.resize({"n": 7})
+    assert session.value_bytes()[y] == 0
+
+
 def test_a_file_and_its_text_keep_what_binds_sizes() -> None:
     model = Model({"infer": rows_graph()})
     again = model_file.read(model_file.write(model))
