@@ -9,6 +9,7 @@ import lite_runtime as lite
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Model, Value, Weight
 from ir.op import OPS
+from ir.quantization import add_attrs, quantize_multiplier
 from ir.symbol import symbol
 from tests.lite_runtime.models import open_model
 
@@ -118,3 +119,24 @@ def test_results_on_packed_float32_weights_are_the_same_on_any_number_of_threads
     runs = [open_model(float_layers(), threads=n).run(x) for n in (1, 2, 3)]
     assert np.array_equal(runs[0], runs[1])
     assert np.array_equal(runs[0], runs[2])
+
+
+def test_sums_and_products_keep_what_was_made_of_their_attributes() -> None:
+    rng = np.random.default_rng(7)
+    x, z = (Value((BATCH, 256), DType.i8, name=n) for n in "xz")
+    y, count = x, 40
+    for _ in range(count):
+        a, b, scale = (float(s) for s in rng.uniform(0.01, 0.1, 3))
+        multiplier, shift = quantize_multiplier(a * b / scale)
+        y = OPS["quantized_add"](y, z, a_zero=3, b_zero=-9, **add_attrs(a, b, scale))
+        y = OPS["quantized_mul"](y, z, b_zero=5, y_zero=1, multiplier=multiplier, shift=shift)
+    model = Model({"infer": Graph((x, z), (y,), ("y",))})
+    fast, slow = open_model(model), open_model(model, backend="ref")
+    for batch in (256, 1, 300):
+        numbers = np.arange(-128, 128).astype(np.int8)
+        feed = {
+            "x": np.tile(numbers, (batch, 1)),
+            "z": np.resize(numbers, (batch, 1)).repeat(256, 1),
+        }
+        assert np.array_equal(fast.run(feed), slow.run(feed))
+        assert packed_bytes(fast, "infer") == 2 * count * 64

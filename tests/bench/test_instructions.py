@@ -1,0 +1,36 @@
+"""Kernels for ARM take fewer instructions and, as llvm-mca has it, cycles than plain intrinsics."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from bench import instructions
+from bench.instructions import CPUS, LAYERS, TOOLS
+
+MISSING = [t for t in TOOLS if not shutil.which(t)]
+PACKAGES = "qemu-user g++-aarch64-linux-gnu gcc llvm-19"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    if MISSING:
+        pytest.skip(f"missing: {', '.join(MISSING)}; apt-get install {PACKAGES}")
+    instructions.build()
+
+
+@pytest.mark.parametrize("unit", ["instructions", *CPUS])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_kernel_takes_no_more_than_plain_intrinsics(name: str, unit: str) -> None:
+    found = list(instructions.row(LAYERS[name], unit))
+    assert found[0][0] > 0
+    assert found[1][0] > 0
+    for ours, plain in found:
+        assert ours <= plain, f"{name}: {ours:.3f} {unit} a multiply-add, plain {plain:.3f}"
+
+
+@pytest.mark.parametrize("name", [n for n, layer in LAYERS.items() if layer.op != "add"])
+def test_int8_takes_no_more_instructions_than_float32(name: str) -> None:
+    float32, *int8 = (ours for ours, _ in instructions.row(LAYERS[name], "instructions"))
+    assert all(n <= float32 for n in int8), f"{name}: {int8} instructions, float32 {float32}"
