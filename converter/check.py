@@ -11,7 +11,8 @@ import numpy as np
 
 from cloud import interpreter
 from converter.errors import ConvertError
-from converter.onnx_reader import Shapes, import_onnx, parse
+from converter.items import Shapes
+from converter.onnx.reader import import_onnx, parse
 from converter.report import Agreement
 from ir.dtype import DType
 from ir.graph import Array, Graph, Model, Value, Weight, shape_text

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from pathlib import Path
 
-from converter.tflite_rules import MOVES, PLAIN, STORED
+from converter.tflite.rules import MOVES, PLAIN, STORED
 
 PAGE = Path(__file__).parents[1] / "docs/converter.md"
 BEGIN, END = "<!-- TFLite operators, by make gen -->", "<!-- end of TFLite operators -->"

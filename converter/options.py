@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from converter.errors import ConvertError
-from converter.onnx_reader import Shapes
+from converter.items import Shapes
 from converter.passes import ALLOWED
 from converter.quantization import TOLERANCE, Quantization, parsed
 from converter.training import TrainSpec

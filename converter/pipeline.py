@@ -15,16 +15,16 @@ from converter.budget import within_memory
 from converter.errors import ConvertError
 from converter.explain import Provenance, rows
 from converter.lineage import lineage
-from converter.litert import OPTIMISED, litert_answers
 from converter.memory import promises
-from converter.onnx_reader import parse
+from converter.onnx.reader import parse
 from converter.options import Arrays, Options
 from converter.passes import LAST_PASSES, PASSES, Pass, with_allowed
 from converter.quantization import TOLERANCE, Found
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
 from converter.source import Source, bytes_of, name_of, program_of, read
-from converter.tflite_reader import DYNAMIC, WIDE
+from converter.tflite.litert import OPTIMISED, litert_answers
+from converter.tflite.reader import DYNAMIC, WIDE
 from converter.torch_reader import answers, to_onnx
 from converter.training import TrainSpec, add_training, choose_weights
 from ir import model_file

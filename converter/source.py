@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from converter.errors import ConvertError
-from converter.onnx_reader import parse, read_onnx
+from converter.onnx.reader import parse, read_onnx
 from converter.options import Options
-from converter.tflite_reader import read_tflite
+from converter.tflite.reader import read_tflite
 from converter.torch_reader import MAGIC, is_program, load_program
 from ir import model_file
 from ir.graph import Model

@@ -23,7 +23,7 @@ import numpy as np
 
 import lite_runtime as lite
 from converter import ConvertError
-from converter.onnx_reader import read_onnx
+from converter.onnx.reader import read_onnx
 from converter.passes import LAST_PASSES, PASSES
 from ir import model_file
 from ir.errors import IrError

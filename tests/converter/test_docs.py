@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from converter.gen import page
-from converter.onnx_reader import read_onnx
-from converter.onnx_rules import RULES
-from converter.onnx_rules.elementwise import DIRECT
+from converter.onnx.reader import read_onnx
+from converter.onnx.rules import RULES
+from converter.onnx.rules.elementwise import DIRECT
 from converter.passes import PASSES
 from converter.quantization import TOLERANCE
 from tests.converter.torch_models import quiet

@@ -13,7 +13,7 @@ from PIL import Image
 
 import lite_runtime as lite
 from converter import convert
-from converter.tflite_file import parse_tflite
+from converter.tflite.file import parse_tflite
 from ir.graph import Array
 from tests.converter.real_inputs import path_of, picture
 

@@ -14,8 +14,8 @@ import pytest
 import lite_runtime as lite
 from converter import ConvertError, TrainSpec, UnsupportedError, convert
 from converter.cli import main
-from converter.litert import litert_answers
-from converter.tflite_reader import read_tflite
+from converter.tflite.litert import litert_answers
+from converter.tflite.reader import read_tflite
 from ir.graph import Array
 from tests.converter.tflite_cases import FLOAT, ONE, i
 from tests.converter.tflite_graphs import (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from converter import ConvertError, UnsupportedError, convert
-from converter.onnx_rules import RULES
-from converter.unsupported import nearest
+from converter.onnx.rules import RULES
+from converter.onnx.unsupported import nearest
 from tests.converter.onnx_graphs import model, one
 
 

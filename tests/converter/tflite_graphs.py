@@ -9,7 +9,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
-from converter.tflite_options import CUSTOM, OPERATORS, OPTIONS, TYPES
+from converter.tflite.options import CUSTOM, OPERATORS, OPTIONS, TYPES
 from ir.graph import Array
 
 NUMBERS = {name: number for number, name in OPERATORS.items()}

@@ -1,0 +1,1 @@
+"""ONNX models: read from their nodes, one rule an operator."""

@@ -1,0 +1,1 @@
+"""TFLite models: files checked byte by byte, one rule an operator."""

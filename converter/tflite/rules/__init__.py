@@ -1,0 +1,25 @@
+"""What each TFLite operator becomes; see `common` for the three tables of rules.
+
+Images are channels last on both sides, so that rules need no transposes.
+"""
+
+from converter.tflite.rules import (  # each declares its rules
+    control,
+    elementwise,
+    elementwise_int8,
+    images,
+    layers,
+    layers_int8,
+    moves,
+    parts,
+    recurrent,
+    reductions,
+)
+from converter.tflite.rules.common import MOVES, PLAIN, STORED, Call, Reader
+
+FAMILIES = (
+    control, elementwise, elementwise_int8, images, layers, layers_int8, moves, parts, recurrent,
+    reductions,
+)  # fmt: skip
+RULES = sorted({*MOVES, *PLAIN, *STORED})
+__all__ = ["MOVES", "PLAIN", "RULES", "STORED", "Call", "Reader"]
