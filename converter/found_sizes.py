@@ -39,17 +39,17 @@ class FoundSizes:
 
         `wanted`: the elements to take. Raises ConvertError for what is no short vector.
         """
-        parts = self.known(v)
+        parts = self.known(v, integers=True)
         every = range(len(parts)) if wanted is None else wanted
         open_ = [i for i in every if parts[i] is None and (v, i) not in self._sizes]
         for begin in range(0, len(open_), MAX_RANK):
             self._bind(v, open_[begin : begin + MAX_RANK])
         return [self._sizes[v, i] if (d := parts[i]) is None else d for i in every]
 
-    def known(self, v: Value) -> list[Dim | None]:
-        """The elements of a vector of integers, None for those that the model computes."""
+    def known(self, v: Value, *, integers: bool = False) -> list[Dim | None]:
+        """The elements of a vector of numbers, None for those that the model computes."""
         parts = _elements(v, 0)
-        if parts is None:
+        if parts is None or (integers and v.dtype.is_float):
             raise ConvertError(f"{v!r} is used as sizes; want integers in one axis of known length")
         return parts
 

@@ -160,7 +160,7 @@ class _Conversion:
         train, self.train = self.train, None
         self.check(model_file.write(self.optimised()))
         self.train = train
-        answers = check.run_file(data, self.entry, self.inputs())
+        answers = check.run_file(data, self.entry, self.tried()[0])
         if not all(np.isfinite(a).all() for row in answers for a in row):
             raise ConvertError(f"{self.report.source}: the model with a new head gives no numbers")
 
