@@ -93,10 +93,12 @@ def choose_weights(graph: Graph, spec: TrainSpec | None) -> Graph:
     ]
     if twice := sorted({w.name or "" for w in chosen if names.count(w.name or "") > 1}):
         raise ConvertError(f"{', '.join(twice)}: used in two layouts, which would train apart")
-    live = _live_statistics(norms, chosen) if spec and spec.batch_norm == "live" else set()
+    kept = {w for w, _ in graph.updates}  # what a run changes stays changeable
+    if spec and spec.batch_norm == "live":
+        kept |= _live_statistics(norms, chosen)
 
     def copy(w: Weight) -> Weight:
-        state = w.state or w in live
+        state = w in kept and w not in chosen
         return Weight(w.data, name=w.name or "", trainable=w in chosen, state=state)
 
     copies: dict[Value, Value] = {w: copy(w) for w in graph.weights}

@@ -105,7 +105,7 @@ def test_a_model_in_memory_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_flags_of_onnx_are_refused_for_our_own_models(tmp_path: Path) -> None:
     source, _ = saved("lenet", tmp_path)
-    with pytest.raises(ConvertError, match="shapes and outputs are for ONNX models"):
+    with pytest.raises(ConvertError, match="shapes and outputs are for imported models"):
         convert(source, tmp_path / "m.ms", outputs=["logits"])
     model = Model({"loss": model_file.load(source).entries["infer"]})
     with pytest.raises(ConvertError, match=r"model: no entry infer; has \['loss'\]"):
