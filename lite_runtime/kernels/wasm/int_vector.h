@@ -67,7 +67,7 @@ struct WasmInt {
   // Eight floats of 16 bits: there is no instruction for them.
   static F::V load_halves(const Half* from) {
     float to[8];
-    for (int i = 0; i < 8; ++i) to[i] = to_float(from[i]);
+    for (int i = 0; i < 8; ++i) to[i] = lite::to_float(from[i]);
     return F::load(to);
   }
   static V truncate(F::V f) { return {wasm_i32x4_trunc_sat_f32x4(f.low), wasm_i32x4_trunc_sat_f32x4(f.high)}; }
