@@ -31,7 +31,7 @@ from converter.items import (
 from converter.onnx.rules.common import READING, Reader, integers, rule
 from converter.onnx.rules.windows import to_channels_first, to_channels_last
 from ir.dtype import DType
-from ir.graph import Value
+from ir.graph import Constant, Value, Weight
 from ir.ops.compare import greater, greater_equal, less, less_equal, logical_and, where
 from ir.ops.elementwise import abs, add, ceil, div, floor, maximum, minimum, mul, sub
 from ir.ops.index import gather
@@ -58,8 +58,14 @@ def upsample(_: Reader, attrs: dict[str, Any], x: Item, scales: Item = None) -> 
     return _resized(old | {"mode": attrs.get("mode", "nearest")}, x, None, given, None)
 
 
+def _settled(item: Item) -> Item:
+    """An array where the model holds it, as an initializer of floats for one."""
+    return item.data if isinstance(item, (Constant, Weight)) else item
+
+
 def _resized(attrs: dict[str, Any], x: Item, roi: Item, scales: Item, sizes: Item) -> Item:
     v = as_value(x)
+    roi, scales, sizes = map(_settled, (roi, scales, sizes))
     kind = v.dtype
     v = as_type(v, DType.f32) if attrs.get("mode", "nearest") != "nearest" else v
     axes = [axis_of(a, v.rank) for a in attrs.get("axes", range(v.rank))]
