@@ -22,6 +22,7 @@ import numpy as np
 import lite_runtime as lite
 from ir import model_file
 from ir.graph import Model
+from ir.index_reader import segment_rows
 from tests.lite_runtime.forge import TRAILER, with_hashes
 from tests.lite_runtime.forgeries import FORGERIES, NEVER
 from tests.lite_runtime.found_models import collecting_loop, rows_graph
@@ -122,7 +123,7 @@ def _change_word(out: bytearray, index_size: int, rng: Rng) -> None:
 
 
 def _with_hashes(file: bytes, out: bytearray, index_size: int) -> bytes:
-    for offset, size, digest in model_file.segment_rows(file[:index_size]):
+    for offset, size, digest in segment_rows(file[:index_size]):
         at = bytes(out[:index_size]).find(digest)
         if at >= 0:
             out[at : at + 32] = hashlib.sha256(out[offset : offset + size]).digest()

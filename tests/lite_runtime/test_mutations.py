@@ -14,6 +14,7 @@ import pytest
 import lite_runtime as lite
 from ir import model_file
 from ir.graph import Model
+from ir.index_reader import segment_rows
 from tests.helpers import ROOT
 from tests.lite_runtime.forgeries import FORGERIES
 from tests.lite_runtime.fuzz import clang, fuzz
@@ -98,7 +99,7 @@ def test_damage_is_named_by_its_place(at: int, words: str) -> None:
 def test_a_damaged_segment_is_named() -> None:
     file = model_file.write(linear_model())
     index_size = struct.unpack_from("<Q", file, len(file) - 176)[0]
-    (offset, _, _), *_ = model_file.segment_rows(file[:index_size])
+    (offset, _, _), *_ = segment_rows(file[:index_size])
     damaged = bytearray(file)
     damaged[offset] ^= 1
     with pytest.raises(lite.LiteError, match=r"^segment 0: damaged, its hash does not match$"):
