@@ -10,6 +10,7 @@ While reading, a tensor is a `Value`, a `Weight` or an array that is known, in o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +86,7 @@ class Call:
 
 
 @dataclass
-class Reader(Arranger):
+class Reader(Arranger, ABC):
     """What rules see of the model: variables, and a way to read its other graphs."""
 
     variables: dict[str, Weight] = field(default_factory=dict)
@@ -100,13 +101,13 @@ class Reader(Arranger):
             self.owners[key] = Weight(np.ascontiguousarray(data), name=name, trainable=False)
         return self.owners[key]
 
+    @abstractmethod
     def run_graph(self, number: int, items: Sequence[Item]) -> list[Item]:
         """What graph `number` of the file makes of these items."""
-        raise NotImplementedError
 
+    @abstractmethod
     def passed_on(self, number: int) -> list[bool]:
         """Of each input of graph `number`, whether it is the output of the same place as well."""
-        raise NotImplementedError
 
 
 def is_stored(t: Tensor | None) -> bool:
