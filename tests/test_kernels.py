@@ -28,7 +28,7 @@ KERNELS = ROOT / "lite_runtime/kernels"
 def listed(isa: str) -> list[tuple[str, str]]:
     """(operator, type) of every fast kernel of an instruction set."""
     text = (KERNELS / isa / "list.inc").read_text()
-    return re.findall(r"^X[SP]?\((\w+), (\w+)\)", text, re.MULTILINE)
+    return re.findall(r"^X[SPA]?\((\w+), (\w+)\)", text, re.MULTILINE)
 
 
 AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}

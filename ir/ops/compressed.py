@@ -97,6 +97,7 @@ HALF_SCALES = exactly([[0.01, 0.02, 6e-8]] * 5, DType.f16)
         case((40, 300), int8s(21, 160), _scales(21, 5), (21,), bits=4, group=64),
         case((2, 37), _halves(7, 37), None, (7,), bits=16),
         case((50, 37), _halves(18, 37), bits=16),
+        case((1, 0), int8s(4, 0), _scales(4, 1)),
     ],
     grad=_linear_grad,
 )

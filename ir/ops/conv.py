@@ -144,6 +144,15 @@ def _dx_grad(gg, y, g, w, *, size, **attrs):
         case((1, 3, 9, 40), (40, 3, 3, 5), size=(3, 9), pads=(1, 1, 1, 1)),
         case((1, 2, 3, 5), (5, 4, 3, 2), size=(7, 6), strides=(3, 2), pads=(1, 0, 0, 1)),
         case((1, 15, 16, 34), (34, 3, 3, 33), size=(15, 16), pads=(1, 1, 1, 1)),
+        # pixels apart, each as of a plain window
+        case(
+            (1, 13, 13, 32),
+            (32, 3, 3, 32),
+            size=(28, 28),
+            pads=(1, 1, 1, 1),
+            strides=(2, 2),
+            dilations=(2, 2),
+        ),
     ],
     grad=_dx_grad,
 )

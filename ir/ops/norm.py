@@ -310,7 +310,7 @@ def _softmax_grad(g, y, x, *, axis):
 )
 def softmax(x, *, axis=1):
     """y = e^x / (the sum of e^x along `axis`), written so that e^x cannot overflow"""
-    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
     return e / np.sum(e, axis=axis, keepdims=True)
 
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/attention.h"
 #include "kernels/gemm/dot.h"
 #include "kernels/vector/norm.h"
@@ -62,7 +64,11 @@ void attention_rows(const Call<attention_attrs>& call, const AttentionSizes& n, 
 template <class Tile>
 Status gemm_attention(const Call<attention_attrs>& call) {
   const AttentionTasks all(call);
-  if (all.tasks == 0 || all.n.s == 0 || all.n.e == 0) return Status::kOk;
+  if (all.tasks == 0 || all.n.e == 0) return Status::kOk;
+  if (all.n.s == 0) {  // the sum of nothing
+    std::fill_n(call.y().f32(), call.y().elements(), 0.0f);
+    return Status::kOk;
+  }
   const int64_t parts = all.parts;
   parallel_for(call.context.pool, parts, share(parts, all.tasks * all.cost / parts), [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {

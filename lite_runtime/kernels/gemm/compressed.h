@@ -18,8 +18,9 @@ struct Expand {
   void ahead(int64_t row, int64_t k, int64_t count, float* to) const {
     if (rows.bits == 16) return halves(rows.halves(row) + k, count, to);
     if (rows.group % kNibbles != 0) return one_by_one(row, k, count, to);
-    const int64_t end = k + count, group = rows.group > 0 ? rows.group : std::max(end, rows.n);
-    for (int64_t at = k / group; k < end; ++at) {  // from one scale to the next
+    const int64_t end = k + count;
+    const int64_t group = rows.group > 0 ? rows.group : std::max<int64_t>(end, 1);  // a row may be empty
+    for (int64_t at = k / group; k < end; ++at) {                                   // from one scale to the next
       const int64_t next = std::min(end, (at + 1) * group);
       const auto scale = F::all(rows.scale_of(row, at));
       if (rows.bits == 8) {

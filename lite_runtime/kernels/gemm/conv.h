@@ -153,7 +153,7 @@ Status gemm_conv2d_dx(const Call<conv2d_dx_attrs>& call) {
       const Phase phase(at, row, column);
       for (int i = 0; i < groups; ++i) {
         const Images a = {g.f32(), phase.windows(), g.dim(3), i * k, k};
-        if (at.h.size == 3 && at.w.size == 3 && Winograd<Tile>::pays(a.at, k, c)) {
+        if (at.h.stride == 1 && at.w.stride == 1 && Winograd<Tile>::pays(a.at, k, c)) {  // a phase of all pixels
           Winograd<Tile>(a, w.f32() + i * weights, c, true)
               .run(call.context, nullptr, RowsC{y.f32() + i * c, y.dim(3)}, nullptr, Activation::none);
           continue;
@@ -172,7 +172,7 @@ uint64_t gemm_conv2d_dx_scratch(const Call<conv2d_dx_attrs>& call) {
   const Tensor &g = call.in[0], &w = call.in[1];
   const int c = w.dim(3), k = w.dim(0) / call.attrs.groups;
   const Windows at = windows_of(call.y(), w.dim(1), w.dim(2), g, call.attrs), phase = Phase(at, 0, 0).windows();
-  if (at.h.size == 3 && at.w.size == 3 && Winograd<Tile>::pays(phase, k, c)) {
+  if (at.h.stride == 1 && at.w.stride == 1 && Winograd<Tile>::pays(phase, k, c)) {
     return Winograd<Tile>::scratch_bytes(phase, k, c, false);
   }
   uint64_t most = 0;

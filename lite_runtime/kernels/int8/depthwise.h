@@ -7,8 +7,8 @@
 // Depthwise convolution on int8, for any instruction set, by blocks of channels.
 //
 //   for a band of lines of results and each block: the rows of x that their windows see are laid out column by column,
-//   a few rows of a channel side by side; places beyond the image hold the zero point for each result: multiply the
-//   columns of its window, add, bring back to int8
+//   a few rows of a channel side by side; places beyond the image hold the zero point
+//   for each result: multiply the columns of its window, add, bring back to int8
 //
 // Rows come in groups, so there are often some more than a window has. Lines below each other share them: the weights
 // are packed once for each row of a group that a window may start in, as many rows farther down.

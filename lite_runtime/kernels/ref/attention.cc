@@ -42,7 +42,7 @@ KERNEL(attention, f32, ref) {
       sum = sum * factor + weight;
       largest = now;
     }
-    for (int64_t i = 0; i < n.e; ++i) y[i] /= sum;
+    for (int64_t i = 0; i < n.e && n.s > 0; ++i) y[i] /= sum;
   }
   return Status::kOk;
 }

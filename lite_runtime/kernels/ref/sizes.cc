@@ -12,17 +12,10 @@ namespace {
 
 bool same_tensor(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.shape == b.shape; }
 
-template <typename Call>
-Status copy_first(const Call& call) {
-  const size_t size = call.y().size_bytes();
-  if (size > 0 && call.y().data != call.in[0].data) std::memcpy(call.y().data, call.in[0].data, size);
-  return Status::kOk;
-}
-
 }  // namespace
 
 CHECK(after) { return call.inputs >= 1 && same_tensor(call.in[0], call.y()); }
-KERNEL(after, any, ref) { return copy_first(call); }
+KERNEL(after, any, ref) { return copy_all(call); }
 
 CHECK(sizes) { return call.inputs == 0 && call.y().dtype == DType::i32 && is_vector(call.y(), call.attrs.of.size); }
 KERNEL(sizes, any, ref) {
@@ -177,7 +170,7 @@ KERNEL(put_row, any, ref) {
   const int64_t i = *call.in[1].i32();
   if (i < 0 || i >= call.y().dim(0)) return Status::kBadIndex;
   const size_t size = call.in[2].size_bytes();
-  copy_first(call);
+  copy_all(call);
   if (size > 0) std::memcpy(call.y().as<char>() + static_cast<size_t>(i) * size, call.in[2].data, size);
   return Status::kOk;
 }
@@ -186,12 +179,12 @@ CHECK(fit_shape) {
   return call.inputs == 1 && call.in[0].dtype == call.y().dtype && call.y().shape == call.attrs.shape &&
          call.in[0].elements() == call.y().elements();
 }
-KERNEL(fit_shape, any, ref) { return copy_first(call); }
+KERNEL(fit_shape, any, ref) { return copy_all(call); }
 
 CHECK(same_shape) {
   return call.inputs == 1 && same_tensor(call.in[0], call.y()) && call.y().shape == call.attrs.shape;
 }
-KERNEL(same_shape, any, ref) { return copy_first(call); }
+KERNEL(same_shape, any, ref) { return copy_all(call); }
 
 namespace {
 
