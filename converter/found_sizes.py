@@ -15,14 +15,14 @@ from ir.op import MAX_RANK, OPS, Op
 from ir.symbol import Dim, Expr, symbol, symbols
 
 MOST = 1024  # elements of a shape that is looked at
+LOOKED_THROUGH = ("after", "cast", "concat", "gather", "reshape", "slice")
 DEEPEST = 64  # nodes between a shape and where its elements come from
 
 
 class FoundSizes:
     """The free dimensions that nodes of one graph bind while it is read.
 
-    `names` are those that are taken, in all graphs of the model; `outer`: what an outer graph has
-    bound, which needs no tie in here.
+    `names` are those that are taken, in all graphs of the model.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:
@@ -151,6 +151,8 @@ def _elements(v: Value, depth: int) -> list[Dim | None] | None:
     if v.rank > 1 or not all(isinstance(d, int) and d <= MOST for d in v.shape):
         return None
     count = int(v.shape[0]) if v.rank else 1  # type: ignore[arg-type]
+    if count == 0:
+        return []
     unknown: list[Dim | None] = [None] * count
     if isinstance(v, Constant):
         return [int(i) for i in v.data.ravel()] if v.data.dtype.kind in "iu" else unknown
@@ -161,10 +163,12 @@ def _elements(v: Value, depth: int) -> list[Dim | None] | None:
 
 def _of_node(node: Node, depth: int) -> list[Dim | None] | None:
     attrs: dict[str, Any] = node.attrs
-    below = [_elements(x, depth) for x in node.present_inputs]
-    match node.op.name:
-        case "sizes":
-            return list(attrs["of"])
+    name = node.op.name
+    if name not in LOOKED_THROUGH:  # inputs that are read twice would be looked at twice, and so on
+        return list(attrs["of"]) if name == "sizes" else None
+    looked_at = node.present_inputs if name == "concat" else node.present_inputs[:1]
+    below = [_elements(x, depth) for x in looked_at]
+    match name:
         case "reshape" | "after":
             return below[0]
         case "cast" if node.results[0].dtype in (DType.i32, DType.i64):

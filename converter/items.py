@@ -269,3 +269,9 @@ def check_count(n: Any) -> None:
 
 def product(dims: Any) -> Any:
     return reduce(lambda a, b: a * b, dims, 1)
+
+
+def identifier(name: str) -> str:
+    """The name of a free size, as symbols may be called."""
+    text = "".join(c if c.isalnum() else "_" for c in name)
+    return text if text.isidentifier() else f"d{text}"

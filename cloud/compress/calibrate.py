@@ -31,7 +31,7 @@ def observe(
     values += [v for n in graph.nodes for v in n.results if v.dtype is DType.f32]
     low, high = np.full(len(values), np.inf), np.full(len(values), -np.inf)
     for i, array in _shown(graph, values, samples, engine):
-        low[i], high[i] = min(low[i], array.min()), max(high[i], array.max())
+        low[i], high[i] = np.minimum(low[i], array.min()), np.maximum(high[i], array.max())
     if not np.isfinite([low, high]).all():
         bad = values[int(np.argmin(np.isfinite(low) & np.isfinite(high)))]
         raise ShapeError(f"calibration: {bad!r} is empty or not finite on the samples")

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError, FixedSize
-from converter.items import RULE_ERRORS, Item, Items, Shapes, as_value, narrow, without_nan
+from converter.items import (
+    RULE_ERRORS,
+    Item,
+    Items,
+    Shapes,
+    as_value,
+    identifier,
+    narrow,
+    without_nan,
+)
 from converter.onnx.functions import all_nodes, graphs_of, written_out
 from converter.onnx.rules import RULES, Names, Reader
 from converter.onnx.rules.common import READING
@@ -152,7 +161,6 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
     where = f"node {number} {node.op_type} {node.name!r}"
     outer, reader.names = reader.names, env
     token = READING.set(reader)
-    reader.results = len(node.output)
     try:
         attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
@@ -200,7 +208,7 @@ def _input(onnx: Any, info: Any, shapes: Shapes, fixed: Mapping[str, int]) -> Va
         dims = [_size(d, f"{info.name}_{i}") for i, d in enumerate(kind.shape.dim)]
     if any(isinstance(d, int) and d < 0 for d in dims):
         raise ConvertError(f"input {info.name!r} has shape {dims}; want sizes of at least 0")
-    names = [d if isinstance(d, int) else _identifier(d) for d in dims]
+    names = [d if isinstance(d, int) else identifier(d) for d in dims]
     sizes = [d if isinstance(d, int) else fixed.get(d) or symbol(d) for d in names]
     return Value(sizes, ours, name=info.name)
 
@@ -231,8 +239,3 @@ def _dtype(onnx: Any, kind: int) -> DType | None:
         return None if twin.kind == "O" else DType.of(np.zeros(0, twin))
     except (KeyError, TypeError):
         return None
-
-
-def _identifier(name: str) -> str:
-    text = "".join(c if c.isalnum() else "_" for c in name)
-    return text if text.isidentifier() else f"d{text}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from converter.errors import ConvertError, UnsupportedError
-from converter.items import RULE_ERRORS, Item, Shapes, as_value
+from converter.items import RULE_ERRORS, Item, Shapes, as_value, identifier, narrow
 from converter.tflite.file import Operator, Signature, Subgraph, Tensor, TfliteFile, parse_tflite
 from converter.tflite.rules import MOVES, PLAIN, RULES, STORED, Call, Reader
 from converter.tflite.rules.common import (
@@ -62,7 +62,7 @@ def read_tflite(source: Any, shapes: Shapes | None = None, outputs: Sequence[str
         name = source if isinstance(source, (str, Path)) else "model"
         raise ConvertError(f"{name}: not a TFLite model ({e})") from None
     entries = entries_of(file)
-    _refuse_unknown(file, [s.subgraph for s in entries.values()])
+    _refuse_unknown(_cut(file, entries["infer"], outputs), [s.subgraph for s in entries.values()])
     main = file.subgraphs[entries["infer"].subgraph]
     is_free = any(-1 in main.tensors[i].signature for i in main.inputs)
     try:
@@ -131,12 +131,15 @@ def names_of(graph: Subgraph, signature: Signature) -> dict[int, str]:
     ends = {**{i: t.name for i, t in enumerate(graph.tensors)}, **called}
     names: dict[int, str] = {}
     taken: set[str] = set()
+    last: dict[str, int] = {}  # the number that a name was given last
     for i in (*graph.inputs, *graph.outputs, *range(len(graph.tensors))):
         if i not in names:
-            name, n = ends[i] or f"tensor{i}", 1
+            base = ends[i] or f"tensor{i}"
+            name, n = base, last.get(base, 1)
             while name in taken:
                 n += 1
-                name = f"{ends[i] or f'tensor{i}'}_{n}"
+                name = f"{base}_{n}"
+            last[base] = n
             names[i] = name
             taken.add(name)
     return names
@@ -166,6 +169,18 @@ def _needed(graph: Subgraph, wanted: set[int]) -> list[tuple[int, Operator]]:
             needed.update(op.inputs)
             found.append((i, op))
     return found[::-1]
+
+
+def _cut(file: TfliteFile, main: Signature, outputs: Sequence[str]) -> TfliteFile:
+    """The file without the operators of its main graph that lie behind the outputs asked for."""
+    if not outputs:
+        return file
+    graph = file.subgraphs[main.subgraph]
+    wanted = wanted_tensors(graph, names_of(graph, main), outputs)
+    kept = [op for _, op in _needed(graph, {i for _, i in wanted})]
+    graphs = list(file.subgraphs)
+    graphs[main.subgraph] = replace(graph, operators=kept)
+    return replace(file, subgraphs=graphs)
 
 
 def _refuse_unknown(file: TfliteFile, starts: Sequence[int]) -> None:
@@ -219,8 +234,7 @@ def _byte(t: Tensor) -> bool:
 def _free_name(name: str, axis: int) -> str:
     if axis == 0:
         return "batch"
-    text = "".join(c if c.isalnum() else "_" for c in name)
-    return f"{text if text.isidentifier() else f'd{text}'}_{axis}"
+    return f"{identifier(name)}_{axis}"
 
 
 def _inside(v: Value, t: Tensor) -> Item:
@@ -297,7 +311,7 @@ class FileReader(Reader):
                 return None  # rules of recurrent layers ask for it by name
             raise ConvertError(f"tensor {i} {t.name!r} is read, but nothing before makes it")
         if t.data.dtype.kind == "f":
-            return self._floats(no_nan(narrowed(t.data), t), t)
+            return self._floats(no_nan(narrow(t.data), t), t)
         if is_stored(t):
             return as_int8(t.data)
         return self._floats(dequantized(t.data, t), t) if is_wide(t) else t.data
@@ -323,11 +337,6 @@ class FileReader(Reader):
         for t, item in zip(op.outputs, results, strict=False):
             env[t] = item
             self.name_nodes(item, source or where)
-
-
-def narrowed(array: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return array.astype(np.float32)
 
 
 def apply_rule(reader: Reader, call: Call, items: list[Any]) -> list[Any]:

@@ -31,12 +31,16 @@ def move_int8(graph: Graph) -> Graph:
 
     def _quantized(node: Node, x: Value | None) -> Value | None:
         """`x` on int8, its moves behind the conversion; None where there is none."""
-        move = x.node if x is not None else None
-        if move is None or move.op.name not in MOVES:
-            return None
-        source = move.inputs[0]
-        once = source is not None and count[source] <= 1
-        return _applied(move, (once and _quantized(node, source)) or _applied(node, source))
+        moves: list[Node] = []
+        while x is not None and x.node is not None and x.node.op.name in MOVES:
+            if moves and count[x] > 1:
+                break
+            moves.append(x.node)
+            x = x.node.inputs[0]
+        y = _applied(node, x)
+        for move in reversed(moves):
+            y = _applied(move, y)
+        return y if moves else None
 
     return rewrite(graph, swap)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from converter.items import Item, axis_of, compute, floats, product
+from converter.items import Item, as_value, axis_of, compute, floats, iota, product
 from converter.onnx.rules.common import Reader, rule
-from ir.graph import Constant, Value
+from ir.graph import Value
 from ir.op import OPS
 from ir.ops.compare import equal, greater, where
 from ir.ops.elementwise import (
@@ -24,6 +22,7 @@ from ir.ops.elementwise import (
 )
 from ir.ops.reduce import argmax
 from ir.ops.shaping import cast, reshape
+from ir.symbol import Dim
 
 
 @rule("LeakyRelu")
@@ -118,11 +117,11 @@ def hardmax(reader: Reader, attrs: dict[str, Any], x: Item) -> Item:
 
 def _first_largest(x: Value, *, axis: int) -> Value:
     """1 at the first of the largest along the axis, 0 elsewhere."""
-    shape = [1] * x.rank
-    shape[axis] = -1
-    places = np.arange(x.shape[axis], dtype=np.int32).reshape(shape)
+    shape: list[Dim] = [1] * x.rank
+    shape[axis] = x.shape[axis]
+    places = reshape(as_value(iota(x.shape[axis])), shape=tuple(shape))
     best = argmax(x, axis=axis, keep_dims=True)
-    return cast(equal(best, Constant(places)), to=x.dtype)  # type: ignore[no-any-return]
+    return cast(equal(best, places), to=x.dtype)  # type: ignore[no-any-return]
 
 
 def _along(reader: Reader, attrs: dict[str, Any], x: Value, op: Any) -> Value:

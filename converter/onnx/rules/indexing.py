@@ -12,6 +12,7 @@ from converter.items import (
     as_type,
     as_value,
     axis_of,
+    check_count,
     compute,
     indices,
     iota,
@@ -135,6 +136,7 @@ def eye_like(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     dims = static(shape_of(x), "EyeLike")
     if len(dims) != 2:
         raise ConvertError(f"input of rank {len(dims)}; want a matrix")
+    check_count(product(dims))
     dtype = as_value(x).dtype.numpy
     if "dtype" in attrs:
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(attrs["dtype"]))

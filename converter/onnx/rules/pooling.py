@@ -17,6 +17,7 @@ from converter.items import (
     Item,
     as_type,
     as_value,
+    check_count,
     compute,
     floats,
     indices,
@@ -78,7 +79,7 @@ def _largest(x: Value, w: Window) -> Value:
 
 
 @rule("MaxPool")
-def max_pool(_: Reader, attrs: dict[str, Any], x: Item) -> Any:
+def max_pool(reader: Reader, attrs: dict[str, Any], x: Item) -> Any:
     v, rank = as_value(x), len(shape_of(x))
     small = v.dtype is DType.u8 or (v.dtype is DType.i8 and rank != 4)
     xt = to_channels_last(floats(v) if small else v)
@@ -88,13 +89,14 @@ def max_pool(_: Reader, attrs: dict[str, Any], x: Item) -> Any:
     if v.dtype is DType.i8:
         return y
     spatial = xt.shape[1 : rank - 1]
-    if any(not isinstance(d, int) for d in v.shape[1:]):
+    if reader.results < 2 or any(not isinstance(d, int) for d in v.shape[1:]):
         return y  # places are numbers in the whole input, whose size is free
     return y, _places(attrs, xt, grown, static(spatial, "Indices"), rank)
 
 
 def _places(attrs: dict[str, Any], x: Value, w: Window, sizes: tuple[int, ...], rank: int) -> Value:
     """Where each window's largest stands in the whole input [n,c,*s], as int64."""
+    check_count(product(sizes))
     order = "F" if attrs.get("storage_order") else "C"
     own = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes, order=order)
     own = own.reshape(1, *sizes, *([1] if rank == 3 else []), 1)

@@ -40,7 +40,6 @@ from ir.ops.shaping import split as split_at
 from ir.ops.shaping import tile
 from ir.symbol import Dim, Expr, maximum
 
-WRAPS = 2**10  # times that a pad may go around an axis
 FAR = 2**29  # elements: no axis of a model is longer, exporters mean its end
 
 
@@ -287,7 +286,7 @@ def _wrapped(x: Value, before: list[Dim], after: list[Dim]) -> Value:
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
         (n,) = static((x.shape[axis],), "wrap")
         at = as_value(iota(b + n + a))
-        at = OPS["mod"](at - length(b) + n * WRAPS, Constant(np.int32(n)))
+        at = OPS["mod"](at - length(b), Constant(np.int32(n)))
         x = x if a == b == 0 else OPS["gather"](x, at, axis=axis)
     return x
 

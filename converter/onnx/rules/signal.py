@@ -13,6 +13,7 @@ from converter.items import (
     as_type,
     as_value,
     axis_of,
+    check_count,
     compute,
     floats,
     iota,
@@ -86,6 +87,7 @@ def _waves(rows: Dim, n: Dim, inverse: bool) -> tuple[Value, Value]:
     """Cosines and sines [rows,n] of whole periods in n; of a size that a run finds they are made
     by the run."""
     if isinstance(rows, int) and isinstance(n, int):
+        check_count(rows * n)
         turn = 2 * np.pi * np.outer(np.arange(rows), np.arange(n)) / n
         scale = 1 / n if inverse else 1.0
         waves = (np.cos(turn) * scale, np.sin(turn) * (scale if inverse else -scale))
@@ -102,6 +104,7 @@ def _whole(v: Value, axis: int, wanted: int | None) -> tuple[Value, int]:
     """All of a spectrum whose second half is the first one's mirror image."""
     half = static(v.shape, "DFT")[axis]
     n = wanted or max(2 * (half - 1), 1)
+    check_count(n)
     places = [k if k < half else n - k for k in range(n)]
     full = gather(v, Constant(np.minimum(places, half - 1).astype(np.int32)), axis=axis)
     shape = [1] * (v.rank - 1)
@@ -178,6 +181,7 @@ def mel_weight_matrix(
     ends = [2595 * math.log10(1 + f / 700) for f in (first, last)]
     mels = np.linspace(*ends, count_ + 2)
     corners = np.floor((n + 1) * (700 * (10 ** (mels / 2595) - 1)) / hertz).astype(int)
+    check_count(spectrum * count_)
     y = np.zeros((spectrum, count_), np.float32)
     for i, (a, b, c) in enumerate(zip(corners, corners[1:], corners[2:], strict=False)):
         rising = np.arange(a, b)

@@ -16,7 +16,6 @@ from converter.items import (
     number,
     shape_of,
 )
-from converter.onnx.rules.common import integers
 from converter.tflite.options import TYPES
 from converter.tflite.rules.common import (
     MOVES,
@@ -30,7 +29,7 @@ from converter.tflite.rules.common import (
     rank_of,
     real,
     rule,
-    with_activation,
+    sizes,
 )
 from ir.dtype import DType
 from ir.graph import Value
@@ -106,35 +105,32 @@ PLAIN |= {"ADD": _arithmetic("add"), "SUB": _arithmetic("sub"), "MUL": _arithmet
 
 @rule(PLAIN, "DIV")
 def div(_: Reader, call: Call, a: Item, b: Item) -> Item:
-    if not is_integer(a):
-        return activated(call, compute(OPS["div"], a, b))
-    y = compute(OPS["div"], _float(a), _float(b))  # integers: rounded towards 0
-    return with_activation("none", compute(OPS["cast"], y, to="i32"))
+    y = compute(OPS["div"], *_alike(a, b))  # of integers rounded towards 0
+    return y if is_integer(a) else activated(call, y)
 
 
 @rule(PLAIN, "FLOOR_DIV")
 def floor_div(_: Reader, call: Call, a: Item, b: Item) -> Item:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype.kind in "iO":
         return np.asarray(a // b)
-    y = compute(OPS["floor"], compute(OPS["div"], _float(a), _float(b)))
-    return compute(OPS["cast"], y, to="i32") if is_integer(a) else y
+    y = compute(OPS["div"], a, b)
+    if not is_integer(a):
+        return compute(OPS["floor"], y)
+    rests = (compute(OPS["mod"], a, b, truncated=t) for t in (False, True))
+    rounded_up = compute(OPS["logical_not"], compute(OPS["equal"], *rests))
+    return compute(OPS["sub"], y, compute(OPS["cast"], rounded_up, to="i32"))
 
 
 @rule(PLAIN, "FLOOR_MOD")
-def floor_mod(reader: Reader, call: Call, a: Item, b: Item) -> Item:
+def floor_mod(_: Reader, call: Call, a: Item, b: Item) -> Item:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype.kind in "iO":
         return np.asarray(a % b)
-    whole = floor_div(reader, call, a, b)
-    return compute(OPS["sub"], a, compute(OPS["mul"], whole, b))
+    return compute(OPS["mod"], a, b)
 
 
 def is_integer(x: Item) -> bool:
     kind = x.dtype
     return kind is DType.i32 if isinstance(x, Value) else np.dtype(kind).kind in "iuO"  # type: ignore[union-attr, arg-type]
-
-
-def _float(x: Item) -> Item:
-    return compute(OPS["cast"], x, to="f32") if is_integer(x) else x
 
 
 @rule(PLAIN, "NOT_EQUAL")
@@ -248,7 +244,7 @@ def one_hot(_: Reader, call: Call, x: Item, depth: Item, on: Item, off: Item) ->
 @rule(PLAIN, "DYNAMIC_UPDATE_SLICE")
 def dynamic_update_slice(_: Reader, call: Call, x: Item, update: Item, starts: Item) -> Item:
     """The update in its place, which must be known: zeros around it, and x elsewhere."""
-    first, inner, outer = integers(starts, "start_indices"), shape_of(update), shape_of(x)
+    first, inner, outer = sizes(starts, "start_indices"), shape_of(update), shape_of(x)
     places = [min(max(s, 0), int(n) - int(u)) for s, n, u in zip(first, outer, inner, strict=True)]
     after = tuple(int(n) - s - int(u) for n, s, u in zip(outer, places, inner, strict=True))
     options = {"before": tuple(places), "after": after}

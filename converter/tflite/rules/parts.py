@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, axis_of, known, product, shape_of, static
+from converter.items import Item, axis_of, known, shape_of
 from converter.tflite.rules.common import (
     MOVES,
     Call,
@@ -175,19 +175,13 @@ def gather(_: Reader, call: Call, x: Item, indices: Item) -> Item:
 
 
 def _gather_rows(x: Item, indices: Item, axis: int, batches: int) -> Item:
-    """Each batch has indices of its own: batches lie behind each other in one long axis."""
+    """Each batch has indices of its own."""
     shape, places = shape_of(x), shape_of(indices)
     batches = axis_of(batches, len(places) + 1)
     if axis != batches or shape[:batches] != places[:batches]:
         raise ConvertError(f"gathers along axis {axis} with {batches} axes of batches")
-    count, size = product(static(shape[:batches], "batches")), shape[axis]
-    (size,) = static((size,), "gather")
-    base = np.arange(count, dtype=np.int32).reshape(
-        (*places[:batches], *[1] * (len(places) - batches))
-    )
-    flat = reshaped(x, (count * size, *shape[axis + 1 :]))
-    moved = compute(OPS["add"], _int32(indices), base * np.int32(size))
-    return compute(OPS["gather"], flat, moved, axis=0)
+    each = reshaped(_int32(indices), (*places, 1))
+    return compute(OPS["gather_nd"], x, each, batch_dims=batches)
 
 
 def _int32(x: Item) -> Item:
@@ -196,12 +190,4 @@ def _int32(x: Item) -> Item:
 
 @rule(MOVES, "GATHER_ND")
 def gather_nd(_: Reader, call: Call, x: Item, indices: Item) -> Item:
-    shape, places = static(shape_of(x), "gather_nd"), shape_of(indices)
-    depth = places[-1]
-    if not isinstance(depth, int) or depth > len(shape):
-        raise ConvertError(f"indices of {depth} numbers into rank {len(shape)}")
-    strides = [int(np.prod(shape[i + 1 : depth])) for i in range(depth)]
-    flat = reshaped(x, (product(shape[:depth]), *shape[depth:]))
-    weighted = compute(OPS["mul"], _int32(indices), np.array(strides, np.int32))
-    index = compute(OPS["reduce_sum"], weighted, axes=(len(places) - 1,))
-    return compute(OPS["gather"], flat, index, axis=0)
+    return compute(OPS["gather_nd"], x, _int32(indices))
