@@ -117,13 +117,10 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
         )
     except ConvertError as e:
         parser.error(str(e))
-    changed = args.trainable != ["*"] or args.optimizer != DEFAULT_OPTIMIZER
-    changed = changed or args.accumulate or args.loss != TrainSpec().loss or args.head
-    changed = changed or args.batch_norm != "frozen" or args.train_memory
-    if not args.train and changed:
+    if not args.train and _spec(args) != TrainSpec():
         parser.error(
-            "--loss, --optimizer, --trainable, --accumulate, --head, --batch-norm and "
-            "--train-memory are for --train"
+            "--loss, --optimizer, --trainable, --accumulate, --head, --batch-norm, "
+            "--train-memory and --train-batch are for --train"
         )
     if not args.o and args.kind != "onnx" and Path(args.model).suffix == ".ms" and not args.bisect:
         parser.error("-o is needed: the default would overwrite the source")

@@ -89,10 +89,11 @@ def loss(text: str) -> str:
 
 
 def size(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([kMG]?i?B)?", text)
-    unit = found[2] or "B" if found else ""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*((?:[kKMG]i?)?B)?", text)
+    unit = (found and found[2]) or "B"
     step = 1024 if "i" in unit else 1000
-    size = float(found[1]) * step ** " kMG".index(unit[0].replace("B", " ")) if found else 0
+    power = " KMG".index(unit[0].upper().replace("B", " "))
+    size = float(found[1]) * step**power if found else 0
     if size < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: want bytes such as 2MB, 512kB or 1.5MiB")
     return int(size)

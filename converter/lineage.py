@@ -6,11 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from converter.onnx.functions import all_nodes, graphs_of
 from ir.version import version
 from lite_runtime.files import read_file
 
@@ -40,8 +42,11 @@ def _external(path: Path) -> list[str]:
     """The files beside an ONNX model that hold its weights, sorted."""
     import onnx
 
-    proto = onnx.load(path, load_external_data=False)
-    tensors = [t for t in proto.graph.initializer if t.HasField("data_location")]
+    graph = onnx.load(path, load_external_data=False).graph
+    nodes = list(all_nodes(graph.node))
+    held = [t for g in (graph, *chain(*map(graphs_of, nodes))) for t in g.initializer]
+    held += [a.t for n in nodes for a in n.attribute if a.HasField("t")]
+    tensors = [t for t in held if t.HasField("data_location")]
     return sorted({e.value for t in tensors for e in t.external_data if e.key == "location"})
 
 

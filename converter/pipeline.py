@@ -115,6 +115,7 @@ class _Conversion:
         """The bytes of the file, which agrees with the source."""
         shared = len(self.model.entries) > 1 and not self.train
         self.fit_memory()
+        tried = self.check_old_head() if self.train and self.train.head is not None else None
         done = self.polished() if shared else self.optimised()
         if self.asked.explain:
             self.report.explain = rows(
@@ -130,10 +131,10 @@ class _Conversion:
             done.metadata.update(self.report.memory)
         data = model_file.write(done, sign_with=self.asked.sign)
         self.report.target_bytes = len(data)
-        if self.train and self.train.head is not None:
-            self.check_without_head(data)
-        else:
+        if tried is None:
             self.check(data)
+        else:
+            self.check_new_head(data, tried)
         return data
 
     def source_nodes(self) -> list[tuple[str, str]]:
@@ -154,14 +155,18 @@ class _Conversion:
         graph = applied(self.passes, choose_weights(self.entry, spec))
         return Model({name: _polished(g) for name, g in add_training(graph, spec).items()})
 
-    def check_without_head(self, data: bytes) -> None:
-        """A new head has no answers to compare with: those of the old one are, on the same way,
-        and the new one has to give numbers."""
+    def check_old_head(self) -> list[dict[str, Array]]:
+        """A new head has no answers to compare with: those of the old one are, on the same way.
+        Done first, for what is reported is the model with the new one. The inputs."""
         train, self.train = self.train, None
-        self.check(model_file.write(self.optimised()))
+        inputs = self.check(model_file.write(self.optimised()))
         self.train = train
-        answers = check.run_file(data, self.entry, self.tried()[0])
-        if not all(np.isfinite(a).all() for row in answers for a in row):
+        return inputs
+
+    def check_new_head(self, data: bytes, inputs: Sequence[Arrays]) -> None:
+        """The new head has to give numbers."""
+        found = check.run_file(data, self.entry, inputs)
+        if not all(np.isfinite(a).all() for row in found for a in row):
             raise ConvertError(f"{self.report.source}: the model with a new head gives no numbers")
 
     def polished(self) -> Model:
@@ -171,7 +176,8 @@ class _Conversion:
                 f"{self.report.source}: has entries {', '.join(self.model.entries)}, which share "
                 "float32 weights; quantize with --train to make new ones"
             )
-        self.lineage = {}  # nothing is made anew: what the file says of itself stays true
+        if self.report.source_kind in ("ms", "model"):
+            self.lineage = {}  # nothing is made anew: what the file says of itself stays true
         return self.with_entries(dict(self.model.entries))
 
     def optimised(self) -> Model:
@@ -216,8 +222,8 @@ class _Conversion:
             metadata |= self.train.metadata
         return Model(last, metadata, self.model.symbol_ranges)
 
-    def check(self, data: bytes) -> None:
-        """Compare the bytes, loaded by the runtime, with the source's own reference."""
+    def check(self, data: bytes) -> list[dict[str, Array]]:
+        """Compare the bytes, loaded by the runtime, with the source's own reference. The inputs."""
         inputs, want = self.tried()
         got = check.run_file(data, self.entry, inputs)
         self.report.checked_inputs = len(inputs)
@@ -230,6 +236,7 @@ class _Conversion:
                 f"{self.report.error_of(worst):.3g} ({kind}), tolerance {self.report.tolerance:g}; "
                 "nothing was written (try --bisect)"
             )
+        return inputs
 
     def bisect(self) -> str | None:
         inputs, want = self.tried()
@@ -245,7 +252,8 @@ class _Conversion:
 
     def steps(self, inputs: Sequence[Arrays]) -> Iterator[tuple[str, list[list[Array]]]]:
         """Each step's name and answers."""
-        graph = first = choose_weights(self.entry, self.train)
+        train = self.train if self.train is None or self.train.head is None else None
+        graph = first = choose_weights(self.entry, train)  # a new head has nothing to agree with
         yield "read", check.run_stream(first, inputs)
         for name, graph in optimise(first, self.passes):
             yield name, check.run_stream(graph, inputs)
@@ -280,7 +288,7 @@ class _Conversion:
             run = answers(self.program, [v.name or "" for v in self.entry.inputs])
             return [run(x) for x in inputs]
         reference: check.Reference | None = None
-        if self.report.source_kind == "onnx":
+        if self.report.source_kind in ("onnx", "pt2"):
             shapes = self.asked.shapes or {}
             self.report.reference, reference = check.onnx_reference(self.source, self.entry, shapes)
         elif self.report.source_kind == "tflite":

@@ -27,6 +27,7 @@ from ir.graph import Array
 IDENTIFIER = b"TFL3"
 MOST_ELEMENTS = 2**28  # of a tensor
 MOST_RANK = 8
+MOST_PARTS = 2**18  # tensors and operators of all graphs; several offsets may lead to one
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,9 @@ def parse_tflite(data: bytes) -> TfliteFile:
     graphs = model.tables(2)
     if not graphs:
         raise ConvertError("it has no graph")
+    parts = sum(t.count(i) for t in graphs for i in (0, 3))
+    if parts > MOST_PARTS:
+        raise ConvertError(f"{parts} tensors and operators, want at most {MOST_PARTS}")
     subgraphs = [_subgraph(t, codes, buffers, f"graph {i}") for i, t in enumerate(graphs)]
     signatures = [_signature(t, subgraphs) for t in model.tables(7)]
     return TfliteFile(model.scalar(0, "u32", 0), model.text(3), subgraphs, signatures)

@@ -61,6 +61,11 @@ class Table:
         array = self.array(field, np.int32)
         return [] if array is None else [int(i) for i in array]
 
+    def count(self, field: int) -> int:
+        """How many tables a vector of them has."""
+        found = self._vector(field, 4)
+        return 0 if found is None else found[1]
+
     def text(self, field: int) -> str:
         """A string; one that is left out is empty. Bytes that are no text become U+FFFD."""
         found = self._vector(field, 1)

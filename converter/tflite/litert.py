@@ -38,29 +38,27 @@ def litert_answers(
         return None
     if entries_of(parse_tflite(data))["infer"].subgraph:
         return None  # its plain interface runs the first graph alone
-    found = _in_a_child(lambda: _answers(data, outputs, inputs))
+    found = in_a_child(lambda: _answers(data, outputs, inputs))
     return None if found is None else (str(found[0]), found[1])
 
 
-def _in_a_child(work: Callable[[], Any]) -> Any:
+def in_a_child(work: Callable[[], Any]) -> Any:
     """What `work` returns, from a child process. Raises its ConvertError, and one if it dies."""
     reads, writes = os.pipe()
     with warnings.catch_warnings():  # the child uses nothing that threads of this process hold
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        os.close(reads)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(MOST_S)
+        status = 1
         try:
-            message: Any = ("ok", work())
-        except ConvertError as e:
-            message = ("error", str(e))
-        except MemoryError:
-            message = ("error", "the source model needs more memory than there is")
-        with open(writes, "wb") as pipe:
-            pickle.dump(message, pipe)
-        os._exit(0)
+            os.close(reads)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(MOST_S)
+            with open(writes, "wb") as pipe:
+                pickle.dump(_outcome(work), pipe)
+            status = 0
+        finally:  # whatever was raised: the child never goes on as a second caller
+            os._exit(status)
     os.close(writes)
     try:
         with open(reads, "rb") as pipe:
@@ -71,11 +69,25 @@ def _in_a_child(work: Callable[[], Any]) -> Any:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if number == signal.SIGALRM:
             raise ConvertError(f"the source model runs for more than {MOST_S} s on LiteRT")
-        raise ConvertError(f"the source model ends LiteRT with {number or status}")
+        raise ConvertError(
+            f"the source model ends LiteRT with {number or os.waitstatus_to_exitcode(status)}"
+        )
     kind, found = pickle.loads(raw)
     if kind == "error":
         raise ConvertError(found)
     return found
+
+
+def _outcome(work: Callable[[], Any]) -> tuple[str, Any]:
+    """What it returns as "ok", or what is wrong as "error"."""
+    try:
+        return "ok", work()
+    except ConvertError as e:
+        return "error", str(e)
+    except MemoryError:
+        return "error", "the source model needs more memory than there is"
+    except Exception as e:  # LiteRT's own errors are of any kind
+        return "error", f"the source model does not run: {_reason(e)}"
 
 
 def _answers(

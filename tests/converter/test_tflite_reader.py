@@ -14,8 +14,9 @@ import pytest
 import lite_runtime as lite
 from converter import ConvertError, TrainSpec, UnsupportedError, convert
 from converter.cli import main
-from converter.tflite.litert import litert_answers
-from converter.tflite.reader import read_tflite
+from converter.tflite.file import Signature, parse_tflite
+from converter.tflite.litert import in_a_child, litert_answers
+from converter.tflite.reader import names_of, read_tflite
 from ir.graph import Array
 from tests.converter.tflite_cases import FLOAT, ONE, i
 from tests.converter.tflite_graphs import (
@@ -329,6 +330,10 @@ def test_damaged_files_give_one_line_or_a_model() -> None:
     command = [sys.executable, "-m", "tests.converter.tflite_mutations", "250", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-500:]
+    found = json.loads(done.stdout)
+    assert sum(n for kind, n in found["counts"].items() if kind.endswith("written")) > 10
+    assert sum(n for kind, n in found["counts"].items() if kind.endswith("refused")) > 100
+    assert found["peak_bytes"] < 1 << 30
 
 
 def test_the_command_takes_a_tflite_file(
@@ -363,3 +368,26 @@ def test_the_same_file_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         convert(quantized_chain(), tmp_path / f"{name}.ms")
     assert (tmp_path / "a.ms").read_bytes() == (tmp_path / "b.ms").read_bytes()
+
+
+def test_tensors_of_one_name_are_told_apart_in_no_time() -> None:
+    graph = G([T("x", (1,)), *(T("x", (1,)) for _ in range(20_000))], [], ["x"], ["x"])
+    names = names_of(parse_tflite(file_of(graph)).subgraphs[0], Signature("", 0, [], []))
+    assert len(set(names.values())) == len(names) == 20_001
+
+
+def test_what_lies_behind_the_outputs_that_are_asked_for_is_not_read(tmp_path: Path) -> None:
+    tensors = [T("x", (1, 4)), *dense(8, 4), T("h", (1, 8)), T("y", (1, 8))]
+    operators = [
+        O("FULLY_CONNECTED", ["x", "w", "w_b"], ["h"]),
+        O("custom.Mine", ["h"], ["y"]),
+    ]
+    data = file_of(G(tensors, operators, ["x"], ["y"]))
+    with pytest.raises(UnsupportedError, match="custom.Mine ×1"):
+        convert(data, tmp_path / "m.ms")
+    assert convert(data, tmp_path / "m.ms", outputs=["h"]).agrees
+
+
+def test_whatever_goes_wrong_in_the_child_is_an_error_of_the_caller() -> None:
+    with pytest.raises(ConvertError, match="KeyError: 'x'"):
+        in_a_child(lambda: {}["x"])

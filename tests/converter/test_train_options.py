@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import lite_runtime as lite
-from converter import ConvertError, TrainSpec, convert
+from converter import ConvertError, TrainSpec, bisect, convert
 from converter.cli import main
 from ir import model_file
 from ir.graph import Array
@@ -133,6 +133,10 @@ def test_a_loss_of_the_table_trains_as_in_pytorch(
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+# The loss behind 40 steps, of that before: features without training tell little in the others.
+LEARNT = {"lenet": 0.8, "resnet18": 0.85}
+
+
 @pytest.mark.parametrize("name", ["lenet", "mobilenet_v2", "resnet18", "dscnn"])
 def test_a_new_head_learns_other_classes(name: str, exported: Exported, tmp_path: Path) -> None:
     last = [n for n, _ in CASES[name].module().named_parameters()][-1].rpartition(".")[0]
@@ -146,7 +150,7 @@ def test_a_new_head_learns_other_classes(name: str, exported: Exported, tmp_path
         tmp_path / "m.ms", {"x": x, "label": label, "lr": np.float32(0.02)}, steps=40
     )
     assert losses[0] == pytest.approx(np.log(7), rel=0.6)
-    assert losses[-1] < 0.99 * losses[0]
+    assert losses[-1] < LEARNT.get(name, 0.98) * losses[0]
 
 
 def test_the_same_head_is_drawn_every_time(exported: Exported, tmp_path: Path) -> None:
@@ -208,10 +212,30 @@ def test_the_command_takes_all_of_it(
     )
 
 
+def test_the_report_of_a_new_head_is_of_the_model_that_is_written(
+    exported: Exported, tmp_path: Path
+) -> None:
+    """Layers that train are not quantized, in the file as in the report."""
+    x, _ = blobs("lenet", 32, classes=5)
+    last = [n for n, _ in CASES["lenet"].module().named_parameters()][-1].rpartition(".")[0]
+    with_head = TrainSpec(head=5, trainable=[f"{last}.*"])
+    options: dict[str, Any] = {"quantize": "int8", "calibration": {"x": x}, "check_data": {"x": x}}
+    new = convert(exported("lenet"), tmp_path / "new.ms", train=with_head, **options)
+    old = TrainSpec(trainable=[f"{last}.*"])
+    same = convert(exported("lenet"), tmp_path / "old.ms", train=old, **options)
+    assert [row["op"] for row in new.layers] == [row["op"] for row in same.layers]
+
+
+def test_bisecting_a_conversion_with_a_new_head_looks_at_the_old_one(exported: Exported) -> None:
+    assert bisect(exported("lenet"), train=TrainSpec(head=5)) is None
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--head", "3"], "are for --train"),
+        (["--train-batch", "4"], "are for --train"),
+        (["--train", "--train-memory", "10iB"], "'10iB': want bytes such as 2MB"),
         (["--train", "--train-memory", "much"], "'much': want bytes such as 2MB"),
         (["--train", "--loss", "perplexity"], "loss is 'perplexity', want one of"),
     ],
