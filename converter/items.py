@@ -17,7 +17,7 @@ from ir.graph import Array, Constant, Node, Value, Weight
 from ir.op import OPS, Op
 from ir.ops.compare import less, where
 from ir.ops.shaping import Element, cast, reshape
-from ir.symbol import Dim, Expr
+from ir.symbol import Dim, Expr, maximum
 
 Item = Value | Array | None
 Shapes = Mapping[str, Sequence[int | str]]
@@ -275,3 +275,11 @@ def identifier(name: str) -> str:
     """The name of a free size, as symbols may be called."""
     text = "".join(c if c.isalnum() else "_" for c in name)
     return text if text.isidentifier() else f"d{text}"
+
+
+def same_pads(size: Dim, k: int, stride: int, dilation: int, auto: str) -> tuple[Dim, Dim]:
+    """What is put before and behind an axis, so that there is a window for every stride."""
+    steps = (size + stride - 1) // stride
+    total = maximum((steps - 1) * stride + (k - 1) * dilation + 1 - size, 0)
+    small, large = total // 2, total - total // 2
+    return (small, large) if auto == "SAME_UPPER" else (large, small)

@@ -72,8 +72,12 @@ def answers(graph: Graph, samples: Samples) -> Array:
 
 
 def against(labels: Array | None, reference: Graph, samples: Samples) -> tuple[Score, float]:
-    """A score and that of `reference`: accuracy on the labels, without any agreement with it."""
+    """A score and that of `reference`: accuracy on the labels or, where there are none, agreement
+    with it. Raises ShapeError where there is not one label an example."""
     own = answers(reference, samples)
+    count = len(samples[reference.inputs[0].name or ""])
+    if labels is not None and len(labels) != count:
+        raise ShapeError(f"{len(labels)} labels for {count} examples; want one each")
     if labels is None:
         if own.ndim < 2 or own.shape[-1] < 2:
             raise ShapeError(

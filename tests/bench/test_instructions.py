@@ -11,6 +11,7 @@ from bench.instructions import CPUS, LAYERS, TOOLS
 
 MISSING = [t for t in TOOLS if not shutil.which(t)]
 ORDER = 1.02  # what the order of the same instructions makes, as llvm-mca has it
+WIDENED = 1.05
 PACKAGES = "qemu-user g++-aarch64-linux-gnu gcc llvm-19"
 
 
@@ -27,13 +28,16 @@ def test_a_kernel_takes_no_more_than_plain_intrinsics(name: str, unit: str) -> N
     found = list(instructions.row(LAYERS[name], unit))
     assert found[0][0] > 0
     assert found[1][0] > 0
+    if LAYERS[name].op == "conv2d":
+        assert all(ours > 0 for ours, _ in found)  # each set has a kernel, which ran
     for ours, plain in found:
         assert ours <= ORDER * plain, f"{name}: {ours:.3f} {unit} a multiply-add, plain {plain:.3f}"
 
 
 @pytest.mark.parametrize("name", [n for n, layer in LAYERS.items() if layer.op != "add"])
-def test_int8_takes_no_more_instructions_than_float32_where_there_are_products_of_int8(
-    name: str,
-) -> None:
-    float32, *int8 = (ours for ours, _ in instructions.row(LAYERS[name], "instructions"))
-    assert min(int8) <= float32, f"{name}: {int8} instructions, float32 {float32}"
+def test_int8_takes_no_more_instructions_than_float32(name: str) -> None:
+    """But for WIDENED: without products of int8, plain NEON makes int16 of them first."""
+    float32, plain, *others = (ours for ours, _ in instructions.row(LAYERS[name], "instructions"))
+    report = f"{name}: {[plain, *others]} instructions, float32 {float32}"
+    assert 0 < plain <= WIDENED * float32, report
+    assert all(n <= float32 for n in others), report  # 0: no kernel of that set

@@ -174,7 +174,7 @@ def _row(op: str, found: Mapping[str, str]) -> str:
 
 def _short(reason: str) -> str:
     """A reason as a cell of a table, without the node's place: there is but one."""
-    text = reason.split("'': ")[-1].replace("|", "/")
+    text = " ".join(reason.split("'': ")[-1].split()).replace("|", "/")
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
 
 

@@ -130,12 +130,10 @@ def test_without_labels_it_is_agreement(exported: Exported, tmp_path: Path) -> N
     assert report.kept_float == []
 
 
-def test_a_drop_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+def test_labels_of_another_shape_are_refused(tmp_path: Path) -> None:
     source = export(nn.Sequential(nn.Linear(4, 3)).eval(), tmp_path / "m.onnx", (4,))
     data = {"x": np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)}
-    with pytest.raises(
-        ConvertError, match=r"labels \[9,2\] beside answers \[9, 3\]|labels \[9, 2\]"
-    ):
+    with pytest.raises(ConvertError, match=r"labels \[9, 2\] beside answers \[9, 3\]"):
         convert(
             source, tmp_path / "m.ms", quantize="int8-weights", max_drop=0.0,
             check_data={**data, "label": np.zeros((9, 2), np.int64)},

@@ -383,7 +383,7 @@ def test_what_lies_behind_the_outputs_that_are_asked_for_is_not_read(tmp_path: P
         O("custom.Mine", ["h"], ["y"]),
     ]
     data = file_of(G(tensors, operators, ["x"], ["y"]))
-    with pytest.raises(UnsupportedError, match="custom.Mine ×1"):
+    with pytest.raises(UnsupportedError, match=r"custom\.Mine ×1"):
         convert(data, tmp_path / "m.ms")
     assert convert(data, tmp_path / "m.ms", outputs=["h"]).agrees
 

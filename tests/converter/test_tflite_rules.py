@@ -20,6 +20,7 @@ OFF_BY_ONE = {
     ("int8", "squared difference"),
     ("int8", "lstm"),
     ("int8", "svdf"),
+    ("int8", "hard swish"),  # its fixed point has fewer bits than our table
     ("uint8", "average pool"),  # halves of numbers without a sign go up, of int8 away from 0
     ("uint8", "bilinear"),
     ("int16", "conv"),  # 16 bits are computed on real numbers

@@ -88,7 +88,7 @@ def converted(name: str, tmp_path: Path, dynamo: bool) -> tuple[Report, Zoo, nn.
 def test_a_model_by_the_older_exporter_agrees_at_all_sizes(name: str, tmp_path: Path) -> None:
     report, zoo, module = converted(name, tmp_path, dynamo=False)
     assert report.agrees
-    assert len(report.nodes) <= zoo.kinds
+    assert zoo.kinds is None or len(report.nodes) <= zoo.kinds
     agrees_with_torch(zoo, module, tmp_path / "m.ms")
 
 
@@ -96,7 +96,7 @@ def test_a_model_by_the_older_exporter_agrees_at_all_sizes(name: str, tmp_path: 
 def test_a_model_by_the_newer_exporter_agrees_at_all_sizes(name: str, tmp_path: Path) -> None:
     report, zoo, module = converted(name, tmp_path, dynamo=True)
     assert report.agrees
-    assert len(report.nodes) <= zoo.kinds
+    assert zoo.kinds is None or len(report.nodes) <= zoo.kinds
     agrees_with_torch(zoo, module, tmp_path / "m.ms")
 
 

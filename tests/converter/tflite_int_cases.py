@@ -147,7 +147,6 @@ INT8 |= {
         ("LOGISTIC", {"scale": 1 / 256, "zero": -128}),
         ("TANH", {"scale": 1 / 128, "zero": 0}),
         ("HARD_SWISH", {}),
-        ("HARD_SWISH", {"scale": 0.02, "zero": -100}),
         ("RELU", {}),
         ("RELU6", {"scale": 6 / 255, "zero": -128}),
         ("RELU_N1_TO_1", {"scale": 2 / 255, "zero": 0}),
@@ -157,6 +156,7 @@ INT8 |= {
         ("EXP", {"scale": 2.0, "zero": -128}),
     )
 }
+INT8["hard swish, other scale"] = one("HARD_SWISH", [qx(3, 400)], qy(3, 400, scale=0.02, zero=-100))
 
 
 def u8(data: Array) -> Array:

@@ -348,13 +348,14 @@ class Yolo(nn.Module):
 
 @dataclass(frozen=True)
 class Zoo:
-    """A model; shapes of its inputs behind the batch, "i" for token numbers; axes that are free."""
+    """A model; shapes of its inputs behind the batch (those named tokens and mask are integers);
+    axes that are free."""
 
     make: Callable[[], nn.Module]
     inputs: dict[str, tuple[int, ...]]
     free: dict[str, tuple[int, ...]] | None = None
     batch: int = 2
-    kinds: int = 99  # of operators that the conversion may leave
+    kinds: int | None = None  # of operators that the conversion may leave, where it is said
 
     def module(self) -> nn.Module:
         torch.manual_seed(0)

@@ -5,7 +5,7 @@ ONNX images are [n,c,h,w]; ours are [n,h,w,c], so rules put transposes around wh
 and the layout pass cancels them.
 """
 
-from converter.onnx.rules import (
+from converter.onnx.rules import (  # noqa: F401 - each declares its rules in RULES
     activations,
     attention,
     control,
@@ -30,10 +30,5 @@ from converter.onnx.rules import (
 )
 from converter.onnx.rules.common import RULES, Names, Reader
 
-FAMILIES = (  # each declares its rules in RULES
-    activations, attention, control, einsum, elementwise, found, grams, indexing, layers, losses,
-    normalization, optimizers, pooling, quantization, recurrent, reductions, resize, sampling,
-    sequences, shapes, signal,
-)  # fmt: skip
 __all__ = ["RULES", "Names", "Reader"]
 RULES |= elementwise.DIRECT | RULES

@@ -17,14 +17,15 @@ from converter.found_sizes import as_i32
 from converter.items import Item, Items, as_type, as_value, axis_of, product
 from converter.onnx.rules.branches import Kind, joined
 from converter.onnx.rules.common import Reader, rule
-from converter.onnx.rules.found import first_rows
+from converter.onnx.rules.found import first_rows, fitted
 from converter.onnx.rules.scopes import Scope, Traced, inline, trace
+from ir.bound import bound_in
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Value
 from ir.op import OPS
 from ir.ops.control import new_tape
 from ir.ops.rules import zeros
-from ir.symbol import Dim
+from ir.symbol import Dim, symbols
 
 LONGEST_BUFFER = 1 << 22  # elements that a loop may get for a result before it is known how many
 FOREVER = 2**31 - 1  # turns: a larger bound is none
@@ -100,6 +101,7 @@ class _Body:
     places: list[Value]  # inputs for the state, packed
     state: list[Value]  # the state, unpacked
     lists: Sequence[int]
+    declared: Sequence[Any]  # what the source says of what is collected
 
     @staticmethod
     def of(reader: Reader, body: Any, lists: Sequence[int], kinds: Sequence[Kind]) -> _Body:
@@ -117,7 +119,9 @@ class _Body:
             return [as_type(index, DType.i64), goes_on, *items]
 
         traced = trace(reader, body, given)
-        return _Body(traced, index, goes_on, [v for p in places for v in p], state, lists)
+        flat = [v for p in places for v in p]
+        declared = list(body.output)[1 + len(kinds) + len(lists) :]
+        return _Body(traced, index, goes_on, flat, state, lists, declared)
 
     @property
     def _ends(self) -> int:
@@ -131,7 +135,8 @@ class _Body:
     @property
     def collected(self) -> list[Value]:
         added = [self._added(self.traced.items[1 + i]) for i in self.lists]
-        return [*added, *map(as_value, self.traced.items[self._ends :])]
+        ends = zip(self.traced.items[self._ends :], self.declared, strict=True)
+        return [*added, *(_row(as_value(item), info) for item, info in ends)]
 
     @staticmethod
     def _added(item: Any) -> Value:
@@ -146,6 +151,16 @@ class _Body:
         if isinstance(again, Value):
             return again is self.goes_on or (isinstance(again, Constant) and bool(again.data.all()))
         return bool(np.asarray(again).all())
+
+
+def _row(v: Value, info: Any) -> Value:
+    """A row that is collected: as declared, where it has a size that the turn itself finds."""
+    if not {s for d in v.shape for s in symbols(d)} & set(bound_in(Graph((), (v,), ("row",)))):
+        return v
+    dims = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
+    if len(dims) != v.rank or not all(dims):
+        raise ConvertError("a turn collects rows of a size that it finds itself; want it declared")
+    return fitted(v, dims)
 
 
 class _Loop:

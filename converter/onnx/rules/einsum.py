@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, compute, product
+from converter.items import Item, as_value, compute, iota, product
 from converter.onnx.rules.common import Reader, rule
 from ir.graph import Value
 from ir.ops.compare import equal, where
@@ -17,6 +17,7 @@ from ir.ops.elementwise import mul
 from ir.ops.linalg import matmul
 from ir.ops.reduce import reduce_sum
 from ir.ops.shaping import reshape, transpose
+from ir.symbol import Dim
 
 
 @rule("Einsum")
@@ -64,12 +65,12 @@ def _diagonal(v: Value, term: str) -> Value:
         for _ in range(count - 1):
             first, last = term.index(letter), term.rindex(letter)
             n = v.shape[first]
-            steps = np.arange(n, dtype=np.int32)
-            along = [1] * v.rank
+            steps = as_value(iota(n))
+            along: list[Dim] = [1] * v.rank
             along[first] = n
-            across = [1] * v.rank
+            across: list[Dim] = [1] * v.rank
             across[last] = n
-            same = equal(as_value(steps.reshape(along)), as_value(steps.reshape(across)))
+            same = equal(reshape(steps, shape=tuple(along)), reshape(steps, shape=tuple(across)))
             v = compute(where, same, v, np.zeros((), v.dtype.numpy))
             v = compute(reduce_sum, v, axes=(last,))
             term = term[:last] + term[last + 1 :]

@@ -17,7 +17,6 @@ from converter.items import (
     Item,
     as_type,
     as_value,
-    check_count,
     compute,
     floats,
     indices,
@@ -78,6 +77,9 @@ def _largest(x: Value, w: Window) -> Value:
     return max_pool2d(x, size=w.two(w.size, 1), **w.options())  # type: ignore[no-any-return]
 
 
+MOST_PLACES = 2**24  # that float32 tells apart
+
+
 @rule("MaxPool")
 def max_pool(reader: Reader, attrs: dict[str, Any], x: Item) -> Any:
     v, rank = as_value(x), len(shape_of(x))
@@ -96,7 +98,8 @@ def max_pool(reader: Reader, attrs: dict[str, Any], x: Item) -> Any:
 
 def _places(attrs: dict[str, Any], x: Value, w: Window, sizes: tuple[int, ...], rank: int) -> Value:
     """Where each window's largest stands in the whole input [n,c,*s], as int64."""
-    check_count(product(sizes))
+    if product(sizes) > MOST_PLACES:
+        raise ConvertError(f"Indices of {product(sizes)} places; want at most {MOST_PLACES}")
     order = "F" if attrs.get("storage_order") else "C"
     own = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes, order=order)
     own = own.reshape(1, *sizes, *([1] if rank == 3 else []), 1)

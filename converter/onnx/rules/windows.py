@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, product
+from converter.items import Item, as_value, product, same_pads
 from ir.graph import Value
 from ir.ops.shaping import reshape, transpose
-from ir.symbol import Dim, maximum
+from ir.symbol import Dim
 
 Ints = tuple[int, ...]
 
@@ -62,13 +62,6 @@ def window(attrs: dict[str, Any], spatial: Sequence[Dim], size: Ints) -> Window:
         given = tuple(attrs.get("pads", (0,) * 2 * n)) if auto == "NOTSET" else (0,) * 2 * n
         before, after = given[:n], given[n:]
     return Window(tuple(size), strides, before, after, dilations)
-
-
-def same_pads(size: Dim, k: int, stride: int, dilation: int, auto: str) -> tuple[Dim, Dim]:
-    steps = (size + stride - 1) // stride
-    total = maximum((steps - 1) * stride + (k - 1) * dilation + 1 - size, 0)
-    small, large = total // 2, total - total // 2
-    return (small, large) if auto == "SAME_UPPER" else (large, small)
 
 
 def to_channels_last(x: Item) -> Value:

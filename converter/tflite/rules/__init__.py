@@ -3,7 +3,7 @@
 Images are channels last on both sides, so that rules need no transposes.
 """
 
-from converter.tflite.rules import (  # each declares its rules
+from converter.tflite.rules import (  # noqa: F401 - each declares its rules in RULES
     control,
     elementwise,
     elementwise_int8,
@@ -17,9 +17,5 @@ from converter.tflite.rules import (  # each declares its rules
 )
 from converter.tflite.rules.common import MOVES, PLAIN, STORED, Call, Reader
 
-FAMILIES = (
-    control, elementwise, elementwise_int8, images, layers, layers_int8, moves, parts, recurrent,
-    reductions,
-)  # fmt: skip
 RULES = sorted({*MOVES, *PLAIN, *STORED})
 __all__ = ["MOVES", "PLAIN", "RULES", "STORED", "Call", "Reader"]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, product, shape_of, static
-from converter.onnx.rules.windows import same_pads
+from converter.items import Item, as_value, product, same_pads, shape_of, static
 from converter.tflite.rules.common import (
     PLAIN,
     Call,
