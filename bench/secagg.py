@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import resource
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.secagg.server import Adverts
+from lite_runtime.bench import peak_bytes
 
 T = TypeVar("T")
 NOW = 1000.0
@@ -130,7 +130,7 @@ def figures_of(watch: Stopwatch, clients: int, length: int, vector_size: int) ->
     figures["vector, bytes"] = vector_size
     figures["plain float32, bytes"] = 4 * length
     figures["ratio up"] = (vector_size + 276 + 148 * (clients - 1)) / (4 * length)
-    figures["peak memory, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures["peak memory, MB"] = peak_bytes() / 2**20
     return figures
 
 

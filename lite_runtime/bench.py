@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -70,7 +72,7 @@ def measure(
         planned_bytes=session.planned_bytes(entry),
         peak_bytes=session.peak_bytes(entry),
         weight_bytes=sum(w.size_bytes for w in session.weight_infos),
-        peak_process_bytes=_peak_bytes(),
+        peak_process_bytes=peak_bytes(),
         profile=session.profile(inputs, entry) if profile else None,
     )
 
@@ -93,6 +95,10 @@ def kilobytes(size_bytes: int) -> str:
     return f"{size_bytes / 1000:,.1f} kB"
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """The most memory that this process had resident."""
+    with contextlib.suppress(OSError):  # Linux: a rusage has what the program's parent had, too
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from ir.cases import case_file
 from tests.native import aarch64_build, native_build
+
+
+def pytest_configure() -> None:
+    """A shell's job in the background has SIGINT ignored, and whatever it starts inherits that: the
+    tests of interrupted programs would wait for their ends."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from ir.op import OPS, Case, Op, Spec
 from ir.symbol import evaluate, symbol
 
 NAMES = ("x", "/block.0/conv_1", 'say "no"', "größe", "x#1", "%0", "graph", "a b")
+INPUTS = (0.5, 2.0)  # the range of what `random_arrays` gives
 
 
 def random_graph(seed: int, *, nodes: int = 8) -> Graph:
@@ -85,7 +86,7 @@ def random_arrays(graph: Graph, seed: int, **sizes: int) -> list[Array]:
     """Arrays for the graph's inputs; `sizes` of its free dimensions."""
     rng = np.random.default_rng(seed)
     return [
-        Spec(tuple(evaluate(d, sizes) for d in v.shape), v.dtype, 0.5, 2.0).array(rng)
+        Spec(tuple(evaluate(d, sizes) for d in v.shape), v.dtype, *INPUTS).array(rng)
         for v in graph.inputs
     ]
 
@@ -138,7 +139,9 @@ class _Maker:
         kind = self.rng.integers(4)
         if kind == 0 and spec.data is None and spec.dtype.is_float:
             self.inputs.append(Value(spec.shape, spec.dtype, name=f"input {len(self.inputs)}"))
-            return self.inputs[-1]
+            v = self.inputs[-1]
+            inside = spec.low <= INPUTS[0] and INPUTS[1] <= spec.high
+            return v if inside else OPS["clip"](v, low=spec.low, high=spec.high)
         if kind == 1:
             return Constant(
                 array, name=str(self.rng.choice(NAMES)) if self.rng.random() < 0.3 else None

@@ -147,8 +147,8 @@ def compressed_gather(w, indices, scale=None, *, bits=8, group=0, size=0):
 
 
 def _decompress_shape(w, scale, *, bits, group, shape):
-    if not shape or not w or any(not isinstance(d, int) or d < 1 for d in shape):
-        raise AttrError(f"decompress: shape is {list(shape)}, want sizes of at least 1")
+    if not shape or not w or any(not isinstance(d, int) or d < 0 for d in shape):
+        raise AttrError(f"decompress: shape is {list(shape)}, want sizes of at least 0")
     rows, count = w[0], elements(shape)
     if not isinstance(rows, int) or rows < 1 or count % rows:
         raise ShapeError(f"decompress: {rows} rows of {shape_text(shape)}; want equal ones")

@@ -114,7 +114,7 @@ struct ThreadPool::State {
     const auto left = [&] { return inside.load() == 0; };
     if (spin_until(patient, left)) return;
     const Lock lock(mutex);
-    caller_asleep.store(true);
+    caller_asleep.exchange(true);  // in one order with `inside`: qemu lets a load of ARM's pass a mere store
     done.wait(mutex, left);
     caller_asleep.store(false);
   }

@@ -23,6 +23,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from converter import ConvertError, convert
+from lite_runtime.bench import peak_bytes
 from tests.converter.onnx_graphs import floats, ints, model
 
 SECONDS_EACH = 30
@@ -202,8 +203,7 @@ def run(count: int, seed: int, sources: Sequence[bytes], changes: Sequence[Chang
             kind = found if found in ("written", "refused") else "failed"
             counts[f"{change.__name__} {kind}"] += 1
             failures += [f"seed {seed}, number {number}: {found}"] if kind == "failed" else []
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"counts": counts, "peak_bytes": peak, "failures": failures}))
+    print(json.dumps({"counts": counts, "peak_bytes": peak_bytes(), "failures": failures}))
     return 1 if failures else 0
 
 

@@ -35,7 +35,7 @@ CASES: list[tuple[Forger, Callable[[Forger], Change], str]] = [
     (CNN, lambda f: (f.weight(1) + 1, "B", 2), "weight 1: its segment holds another kind"),
     (LINEAR, lambda f: (f.segment(0), "Q", 2**63), r"segment 0: \[9223372036854775808, \+4\)"),
     (LINEAR, lambda f: (f.segment(0) + 8, "Q", 2**64 - 1), "segment 0: .*; want it at"),
-    (LINEAR, lambda f: (f.symbol(0) + 4, "i", 0), "free dimension 0: sizes 0 to"),
+    (LINEAR, lambda f: (f.symbol(0) + 4, "i", -1), "free dimension 0: sizes -1 to"),
     (LINEAR, lambda f: (f.symbol(0) + 8, "i", 0), "free dimension 0: sizes 1 to 0"),
     (LINEAR, lambda f: (f.symbol(0), "I", 0), "free dimension 0: .*want a name"),
     (CNN, lambda f: (f.symbol(0), "I", name_at(f, "batch") + 1), "free dimension 0: .*want a name"),

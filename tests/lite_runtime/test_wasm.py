@@ -352,7 +352,7 @@ def test_hostile_files_meet_the_same_end_as_natively() -> None:
         for end, its in zip(ends, native, strict=True):
             too_large = end is not None and its is not None and end.endswith(TOO_LARGE)
             assert end == its or too_large, f"mutation {number}"
-    assert sum(ends[0] is None for ends in want) > 20
+    assert sum(ends[0] is None for ends in want) > 10
 
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.f64])
