@@ -51,8 +51,9 @@ TOO_LARGE = "more than the 2147483647 bytes of memory there can be"
 @pytest.fixture(scope="session")
 def checked(cases: Path) -> Findings:
     module = wasm_build("check_kernels") / "bin/check_kernels"
-    command = ["node", "--no-warnings", str(TOOL), str(module), str(cases), "--by-operator"]
-    return findings(*command)
+    # Node's fast calls of WASI end in a crash now and then (nodejs/node#53087).
+    node = ["node", "--no-warnings", "--no-turbo-fast-api-calls"]
+    return findings(*node, str(TOOL), str(module), str(cases), "--by-operator")
 
 
 @pytest.mark.parametrize(("op", "dtype"), listed("wasm"))

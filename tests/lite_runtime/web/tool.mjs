@@ -19,8 +19,7 @@ function survives(body, context) {
   }
 }
 
-// Not `instantiate`: what compiles beside the program may be at it still when that has ended, and Node crashes then.
-const instance = new WebAssembly.Instance(new WebAssembly.Module(await readFile(program)), {
+const { instance } = await WebAssembly.instantiate(await readFile(program), {
   ...wasi.getImportObject(),
   host: { survives },
 });
