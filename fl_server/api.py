@@ -57,10 +57,18 @@ async def _called(service: Service, request: Request) -> tuple[Caller, bytes]:
     """Who signed the request, and its body.     raises Unauthorised"""
     header = request.headers.get(wire.AUTHORIZATION, "")
     claimed_client(header)
-    body = await request.body()
+    body, part = await request.body(), _part(request)
     query = f"?{request.url.query}" if request.url.query else ""
-    arguments = header, request.method, request.url.path + query, body
+    arguments = header, request.method, request.url.path + query, body, part
     return await asyncio.to_thread(service.clients.authenticate, *arguments), body
+
+
+def _part(request: Request) -> wire.Part | None:
+    """Which part of a body the request carries, None if all of it.     raises Malformed"""
+    place = request.headers.get(wire.CONTENT_RANGE)
+    if place is None:
+        return None
+    return wire.Part.from_headers(place, request.headers.get(wire.REPR_DIGEST, ""))
 
 
 def _add_check_in(router: APIRouter, service: Service) -> None:
@@ -100,15 +108,26 @@ def _add_session(router: APIRouter, service: Service) -> None:
         stages = {"shares": "share", "vector": "vector", "agree": "agree", "reveal": "reveal"}
         if stage not in stages:
             raise NotFound(f"there is no {stage} to put")
+        part = _part(request) if stage == "vector" else None
         if stage == "vector":
             # The signature covers the body; who cannot be of the session need not send one.
             client = claimed_client(request.headers.get(wire.AUTHORIZATION, ""))
             size = await asyncio.to_thread(rounds.vector_size, session, client)
-            if request.headers.get("content-length") != str(size):
+            wanted, total = (size, size) if part is None else (part.size, part.total)
+            if total != size or request.headers.get("content-length") != str(wanted):
                 raise Malformed(f"a vector of this session has {size} bytes")
         caller, body = await _called(service, request)
-        await asyncio.to_thread(rounds.put, caller, session, stages[stage], body)
+        if part is not None:
+            await asyncio.to_thread(service.uploads.put, caller, session, part, body)
+        else:
+            await asyncio.to_thread(rounds.put, caller, session, stages[stage], body)
         return Response(status_code=204)
+
+    @router.head("/sessions/{session}/vector")
+    async def offset(request: Request, session: str) -> Response:
+        caller, _ = await _called(service, request)
+        kept = await asyncio.to_thread(service.uploads.offset, caller, session)
+        return Response(status_code=204, headers={wire.UPLOAD_OFFSET: str(kept)})
 
 
 def _add_downloads(router: APIRouter, service: Service) -> None:

@@ -81,14 +81,16 @@ class Clients:
             (client,) = inserted.inserted_primary_key or (0,)
             return self._certify(db, client, request.public_key, request.population)
 
-    def authenticate(self, header: str, method: str, target: str, body: bytes) -> Caller:
+    def authenticate(
+        self, header: str, method: str, target: str, body: bytes, part: wire.Part | None = None
+    ) -> Caller:
         """Who signed the request.     raises Unauthorised"""
         client, counter, signature = _parse(header)
         with self._store.begin() as db:
             row = db.execute(select(clients).where(clients.c.id == client)).first()
             if row is None or row.revoked:
                 raise Unauthorised("the request is not of an enrolled client")
-            signed = wire.request_signed(method, target, counter, body)
+            signed = wire.request_signed(method, target, counter, body, part)
             try:
                 verify(row.public_key, labels.REQUEST, signed, signature, "request")
             except BadSignature as error:

@@ -158,6 +158,10 @@ class RoundFinished(Gone):
     """The round has its result; nothing more is needed of anybody."""
 
 
+class WrongOffset(ProtocolError):
+    """A part of an upload does not go where the parts before it end."""
+
+
 class SettingsError(FlError):
     """Settings that contradict themselves or each other."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
+from fl_server.errors import Malformed
 from fl_server.secagg.certificate import Certificate
 from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
@@ -18,6 +22,11 @@ AUTHORIZATION = "authorization"
 SCHEME = "MS1"
 RETRY_MS = "x-retry-ms"
 LAST_COUNTER = "x-last-counter"
+# Of an upload in parts: where one goes (RFC 9110), the digest of the whole (RFC 9530), how much is
+# there.
+CONTENT_RANGE = "content-range"
+REPR_DIGEST = "repr-digest"
+UPLOAD_OFFSET = "upload-offset"
 
 # What a check-in is answered with.
 WAIT = 0
@@ -76,7 +85,49 @@ class CheckInReply(Message):
     body: Annotated[bytes, Sized(1024)]
 
 
-def request_signed(method: str, target: str, counter: int, body: bytes) -> bytes:
+@dataclass(frozen=True)
+class Part:
+    """Bytes first to last of a body of `total`, whose SHA-256 is `digest`."""
+
+    first: int
+    last: int
+    total: int
+    digest: bytes
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def headers(self) -> dict[str, str]:
+        digest = base64.b64encode(self.digest).decode()
+        return {
+            CONTENT_RANGE: f"bytes {self.first}-{self.last}/{self.total}",
+            REPR_DIGEST: f"sha-256=:{digest}:",
+        }
+
+    @classmethod
+    def from_headers(cls, content_range: str, repr_digest: str) -> Part:
+        """raises Malformed"""
+        place = re.fullmatch(r"bytes ([0-9]{1,12})-([0-9]{1,12})/([0-9]{1,12})", content_range)
+        digest = re.fullmatch(r"sha-256=:([A-Za-z0-9+/=]{44}):", repr_digest)
+        if place is None or digest is None:
+            want = f"{CONTENT_RANGE}: bytes FIRST-LAST/TOTAL and {REPR_DIGEST}: sha-256=:BASE64:"
+            raise Malformed(f"a part has {want}")
+        first, last, total = map(int, place.groups())
+        try:
+            whole = base64.b64decode(digest[1], validate=True)
+        except binascii.Error:
+            whole = b""
+        if not first <= last < total or len(whole) != 32:
+            raise Malformed(f"{content_range} of a body with {len(whole)} bytes of digest")
+        return cls(first, last, total, whole)
+
+
+def request_signed(
+    method: str, target: str, counter: int, body: bytes, part: Part | None = None
+) -> bytes:
     """What a device signs for each request; the counter grows, so that none can be replayed."""
-    digest = hashlib.sha256(body).hexdigest()
-    return f"{method} {target}\n{counter}\n{digest}".encode()
+    lines = [f"{method} {target}", str(counter), hashlib.sha256(body).hexdigest()]
+    lines += [] if part is None else part.headers.values()
+    return "\n".join(lines).encode()

@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Row, select
@@ -116,6 +117,19 @@ class Rounds:
             if live.session is None or client not in live.session.adverts:
                 raise Gone(f"client {client} is not in this session")
             return live.session.params.vector_size
+
+    def vector_place(self, session: str, client: int) -> tuple[Path, int, bool]:
+        """Where a client's vector is put together, its bytes, and whether it is here already.
+
+        raises Gone, NotFound
+        """
+        with self._guarded():
+            live, size = self._find(session), self.vector_size(session, client)
+            whole = client in live.senders("vector")
+            if not whole and live.stage != "vector":
+                raise Gone(f"stage vector is over; this is stage {live.stage}")
+            path = self._store.vector_path(live.task.name, live.number, client)
+            return path.with_suffix(".part"), size, whole
 
     # What time does.
 

@@ -11,6 +11,7 @@ from fl_server.enrolment import load_authority
 from fl_server.rounds import Rounds
 from fl_server.settings import Settings
 from fl_server.store import Store
+from fl_server.uploads import Uploads
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class Service:
         self.authority = load_authority(self.authority_file, settings.random)
         self.clients = Clients(self.store, self.authority, settings, self.enrol_token)
         self.rounds = Rounds(self.store, self.clients, settings)
+        self.uploads = Uploads(self.rounds)
         self.bell = Bell()
         self.rounds.on_change = self.bell.ring
 

@@ -280,7 +280,7 @@ class Device:
         with _timed(report, "mask"):
             masked = shared.receive_shares(boxes, update)
         with _timed(report, "vector"):
-            self._http.call("PUT", f"{path}/vector", masked.message)
+            self._http.upload(f"{path}/vector", masked.message)
             if self._acknowledged(Stage.VECTOR, report):
                 return
             survivors = self._http.poll(f"{path}/survivors")

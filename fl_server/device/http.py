@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 import threading
@@ -23,6 +24,8 @@ _TIMEOUT_S = 90.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 5.0
 # Whatever the server says, a question is asked again no sooner and no later than this.
 _LEAST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3600.0
+# A larger vector goes up in parts of this size: what a lost connection costs at the most.
+_PART_BYTES = 1 << 20
 # No model is larger, and no stage lasts longer, than a server may set.
 _MOST_BYTES, _LONGEST_STAGE_S = 1 << 28, 86400
 
@@ -70,6 +73,33 @@ class Http:
             return None
         return response.content
 
+    def upload(self, path: str, body: bytes) -> None:
+        """PUT a body, a large one in parts; where a connection was lost, it goes on from what the
+        server has.     raises ServerRefused, ServerUnreachable"""
+        if len(body) <= _PART_BYTES:
+            self.call("PUT", path, body)
+            return
+        digest, first = hashlib.sha256(body).digest(), 0
+        while first < len(body):
+            data = body[first : first + _PART_BYTES]
+            part = wire.Part(first, first + len(data) - 1, len(body), digest)
+            first = self._put_part(path, data, part)
+
+    def _put_part(self, path: str, data: bytes, part: wire.Part) -> int:
+        """How much of the body the server has then."""
+        try:
+            self._until_answered(lambda: self._send("PUT", path, data, True, part))
+        except ServerRefused as refused:
+            if refused.kind != "WrongOffset":
+                raise
+            # It has taken the part, and the answer was lost; or it has lost what it had not kept.
+            answer = self._until_answered(lambda: self._send("HEAD", path, b"", True))
+            there = _number(answer, wire.UPLOAD_OFFSET, "", part.total)
+            if there == part.first:
+                raise
+            return there
+        return part.last + 1
+
     def poll(self, path: str) -> bytes:
         """The answer to a GET once there is one; the server says when to ask again."""
         give_up = time.monotonic() + _LONGEST_STAGE_S
@@ -113,23 +143,28 @@ class Http:
             self._sleep(wait)
             delay = min(2 * delay, _LONGEST_DELAY_S)
 
-    def _send(self, method: str, path: str, body: bytes, signed: bool) -> httpx.Response:
-        response = self._send_once(method, path, body, signed)
+    def _send(
+        self, method: str, path: str, body: bytes, signed: bool, part: wire.Part | None = None
+    ) -> httpx.Response:
+        response = self._send_once(method, path, body, signed, part)
         last = response.headers.get(wire.LAST_COUNTER)
         if response.status_code == 401 and last is not None:
             # The clock went back, or a repeated request overtook this one.
             self._counter = _number(response, wire.LAST_COUNTER, "", 2**63 - 2)
-            response = self._send_once(method, path, body, signed)
+            response = self._send_once(method, path, body, signed, part)
         self.traffic.up += len(body)
         self.traffic.down += len(response.content)
         return response
 
-    def _send_once(self, method: str, path: str, body: bytes, signed: bool) -> httpx.Response:
+    def _send_once(
+        self, method: str, path: str, body: bytes, signed: bool, part: wire.Part | None
+    ) -> httpx.Response:
         headers = {"content-type": wire.MEDIA_TYPE, "accept-encoding": "identity"}
+        headers |= part.headers if part else {}
         if signed:
             # Time makes the counter grow over restarts too, without a file.
             self._counter = max(self._counter + 1, time.time_ns())
-            message = wire.request_signed(method, path, self._counter, body)
+            message = wire.request_signed(method, path, self._counter, body, part)
             signature = self._identity.sign(labels.REQUEST, message).hex()
             headers[wire.AUTHORIZATION] = (
                 f"{wire.SCHEME} {self.client_id} {self._counter} {signature}"

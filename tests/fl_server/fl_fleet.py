@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +18,7 @@ from fl_people import seeded
 
 from fl_server.device import Device, Policy, Report
 from fl_server.device.linear import LinearTrainer, synthetic_device
+from fl_server.operator import Operator
 from fl_server.secagg.encode import SEED_SIZE, Update, encode
 from fl_server.secagg.run import Stage
 from fl_server.serving import Serving
@@ -119,6 +124,37 @@ def task_settings(count: int, **changes: object) -> dict[str, object]:
         "agree_s": 20,
         "reveal_s": 20,
     } | changes
+
+
+class Killable:
+    """ms-serve as a process of its own, on a port that stays the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "fl_server", "serve", "--folder", str(self.folder)]
+        command += ["--port", str(self.port), "--poll-s", "5"]
+        root = Path(__file__).parents[2]
+        env = os.environ | {"PYTHONPATH": str(root)}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+        where = self.process.stderr.readline()
+        assert where.startswith("ms-serve: http://127.0.0.1:"), where
+        self.port = int(where.split(",")[0].rpartition(":")[2])
+        self.authority = bytes.fromhex(where.split()[-1])
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stderr.close()
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text().strip()
+
+    def operator(self) -> Operator:
+        return Operator(f"http://127.0.0.1:{self.port}", self.read("admin.token"))
 
 
 class FlakyProxy:

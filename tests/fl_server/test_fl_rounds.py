@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +12,13 @@ from fl_fleet import (
     MODEL,
     FlakyProxy,
     Fleet,
+    Killable,
     fleet_of,
     serving,
     task_settings,
 )
 
 from fl_server import transcript
-from fl_server.operator import Operator
 from fl_server.secagg.encode import decode
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.run import Stage
@@ -119,37 +114,6 @@ def test_a_connection_that_breaks_again_and_again_changes_nothing(tmp_path):
         session = bytes.fromhex(entry["session"])
         expected = expected_weights(fleet, list(range(5)), 5, session, after[index], index)
         np.testing.assert_array_equal(after[index + 1], expected)
-
-
-class Killable:
-    """ms-serve as a process of its own, on a port that stays the same."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = 0
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "fl_server", "serve", "--folder", str(self.folder)]
-        command += ["--port", str(self.port), "--poll-s", "5"]
-        root = Path(__file__).parents[2]
-        env = os.environ | {"PYTHONPATH": str(root)}
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
-        where = self.process.stderr.readline()
-        assert where.startswith("ms-serve: http://127.0.0.1:"), where
-        self.port = int(where.split(",")[0].rpartition(":")[2])
-        self.authority = bytes.fromhex(where.split()[-1])
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        self.process.stderr.close()
-
-    def read(self, name: str) -> str:
-        return (self.folder / name).read_text().strip()
-
-    def operator(self) -> Operator:
-        return Operator(f"http://127.0.0.1:{self.port}", self.read("admin.token"))
 
 
 def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path):
