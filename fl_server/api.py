@@ -114,7 +114,8 @@ def _add_session(router: APIRouter, service: Service) -> None:
             client = claimed_client(request.headers.get(wire.AUTHORIZATION, ""))
             size = await asyncio.to_thread(rounds.vector_size, session, client)
             wanted, total = (size, size) if part is None else (part.size, part.total)
-            if total != size or request.headers.get("content-length") != str(wanted):
+            given = request.headers.get("content-length")
+            if size is not None and (total != size or given != str(wanted)):
                 raise Malformed(f"a vector of this session has {size} bytes")
         caller, body = await _called(service, request)
         if part is not None:
@@ -127,7 +128,8 @@ def _add_session(router: APIRouter, service: Service) -> None:
     async def offset(request: Request, session: str) -> Response:
         caller, _ = await _called(service, request)
         kept = await asyncio.to_thread(service.uploads.offset, caller, session)
-        return Response(status_code=204, headers={wire.UPLOAD_OFFSET: str(kept)})
+        headers = {} if kept is None else {wire.UPLOAD_OFFSET: str(kept)}
+        return Response(status_code=204, headers=headers)
 
 
 def _add_downloads(router: APIRouter, service: Service) -> None:

@@ -88,6 +88,19 @@ def has_spent(store: Store, context: Context, client: int) -> bool:
         return db.execute(select(messages.c.client).where(same)).first() is not None
 
 
+def took_vector(store: Store, session: str, client: int) -> bool:
+    """Whether a client's vector was taken in the round of a session."""
+    same = (
+        (table.c.session == session)
+        & (messages.c.task == table.c.task)
+        & (messages.c.round == table.c.number)
+        & (messages.c.client == client)
+        & (messages.c.stage == "vector")
+    )
+    with store.begin() as db:
+        return db.execute(select(messages.c.client).where(same)).first() is not None
+
+
 def failures_in_a_row(db: Connection, task: str) -> int:
     """Rounds that failed since the last one that finished, those without a cohort left out."""
     over = (table.c.task == task) & table.c.stage.in_((FINISHED, FAILED))

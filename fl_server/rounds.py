@@ -100,7 +100,8 @@ class Rounds:
             try:
                 live = self._find(session)
             except RoundFinished:
-                if stage == "reveal":
+                # Nobody needs the reveal any more; a vector may come again that is in the sum.
+                if stage == "reveal" or (stage == "vector" and self._took(session, caller.id)):
                     return
                 raise
             self._receive(live, stage, caller, body)
@@ -110,26 +111,34 @@ class Rounds:
         with self._guarded():
             return self._find(session).reply(stage, caller.id)
 
-    def vector_size(self, session: str, client: int) -> int:
-        """The bytes of a masked vector.     raises Gone, NotFound"""
-        with self._guarded():
-            live = self._find(session)
-            if live.session is None or client not in live.session.adverts:
-                raise Gone(f"client {client} is not in this session")
-            return live.session.params.vector_size
-
-    def vector_place(self, session: str, client: int) -> tuple[Path, int, bool]:
-        """Where a client's vector is put together, its bytes, and whether it is here already.
+    def vector_size(self, session: str, client: int) -> int | None:
+        """The bytes of a masked vector; None where the client's is in the sum of a finished round.
 
         raises Gone, NotFound
         """
         with self._guarded():
-            live, size = self._find(session), self.vector_size(session, client)
-            whole = client in live.senders("vector")
-            if not whole and live.stage != "vector":
+            try:
+                live = self._find(session)
+            except RoundFinished:
+                if self._took(session, client):
+                    return None
+                raise
+            if live.session is None or client not in live.session.adverts:
+                raise Gone(f"client {client} is not in this session")
+            return live.session.params.vector_size
+
+    def vector_place(self, session: str, client: int) -> Path | None:
+        """Where a vector is put together; None if it was taken.     raises Gone, NotFound"""
+        with self._guarded():
+            if self.vector_size(session, client) is None:
+                return None
+            live = self._find(session)
+            if client in live.senders("vector"):
+                return None
+            if live.stage != "vector":
                 raise Gone(f"stage vector is over; this is stage {live.stage}")
             path = self._store.vector_path(live.task.name, live.number, client)
-            return path.with_suffix(".part"), size, whole
+            return path.with_suffix(".part")
 
     # What time does.
 
@@ -201,6 +210,9 @@ class Rounds:
             raise RoundFinished("the round is finished")
         raise Gone(f"the round failed: {json.loads(row.summary).get('error')}")
 
+    def _took(self, session: str, client: int) -> bool:
+        return record.took_vector(self._store, session, client)
+
     def _receive(self, live: LiveRound, stage: str, caller: Caller, body: bytes) -> None:
         now = self._settings.clock()
         if not live.receive(stage, caller.id, body, caller.certificate, now):
@@ -239,12 +251,15 @@ class Rounds:
     def _finish(self, live: LiveRound, total: Total, now: float) -> None:
         task = self.tasks.get(live.task.name)
         mean = total.mean()
-        before = self.weights.latest(task.name)
-        after = task.strategy().apply(self.weights.values(before), mean)
+        before, strategy = self.weights.latest(task.name), task.settings.make_strategy()
+        weights, moments = self.weights.values(before), self.weights.moments(before)
+        after, moments = strategy.apply(
+            weights, mean, strategy.start(len(weights)) if moments is None else moments
+        )
         live.seconds["reveal"] = round(now - live.stage_started, 3)
         summary = record.summary(live, mean, total)
         with self._store.begin() as db:
-            version = self.weights.add(db, task.name, after, live.number)
+            version = self.weights.add(db, task.name, after, live.number, moments)
             public = {"weights": version.digest.hex(), "summary": summary}
             transcript.append(db, task.name, live.number, now, FINISHED, **public)
             record.close_round(db, live, FINISHED, summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import time
@@ -15,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.params import Encoding, complete_graph
+from fl_server.strategy import STRATEGIES
+from fl_server.strategy.base import Strategy
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,12 @@ class TaskSettings(BaseModel):
     min_cohort: int = Field(default=20, ge=2, le=256)
     target_cohort: int = Field(default=20, ge=2, le=256)
     max_failures: int = Field(default=10, ge=0)
-    strategy: Literal["average"] = "average"
-    learning_rate: float = Field(default=1.0, gt=0, le=100)
+    strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"] = "fedavg"
+    # Of the strategy; what is None is the strategy's own default.
+    learning_rate: float | None = Field(default=None, gt=0, le=100)
+    momentum: float | None = Field(default=None, ge=0, lt=1)
+    beta2: float | None = Field(default=None, ge=0, lt=1)
+    tau: float | None = Field(default=None, gt=0, le=1)
     value_bits: int = Field(default=16, ge=2, le=32)
     max_weight: int = Field(default=1, ge=1, lt=2**31)
     clip_norm: float = Field(default=10.0, gt=0)
@@ -84,6 +91,18 @@ class TaskSettings(BaseModel):
         except ValidationError as error:
             raise SettingsError(problem(error.errors()[0])) from None
 
+    def make_strategy(self) -> Strategy:
+        """What turns a mean update into the next weights.     raises SettingsError"""
+        names = ("learning_rate", "momentum", "beta2", "tau")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        make = STRATEGIES[self.strategy]
+        takes = inspect.signature(make).parameters
+        for name in given:
+            if name not in takes:
+                which = ", ".join(takes)
+                raise SettingsError(f"{name} is set, but {self.strategy} takes {which} alone")
+        return make(**given)
+
     def encoding(self, length: int) -> Encoding:
         """How an update of `length` coordinates is encoded."""
         return Encoding(
@@ -101,6 +120,7 @@ class TaskSettings(BaseModel):
             raise SettingsError(
                 f"target_cohort is {self.target_cohort}, below min_cohort {self.min_cohort}"
             )
+        self.make_strategy()
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:

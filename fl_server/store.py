@@ -63,6 +63,13 @@ weights = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("round", Integer, nullable=False),
 )
+moments = Table(  # what a task's strategy keeps beside these weights
+    "moments",
+    _tables,
+    Column("task", String(64), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("digest", LargeBinary, nullable=False),
+)
 rounds = Table(
     "rounds",
     _tables,

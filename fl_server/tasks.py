@@ -12,8 +12,6 @@ from fl_server.secagg.encode import Floats
 from fl_server.settings import TaskSettings
 from fl_server.store import Store
 from fl_server.store import tasks as table
-from fl_server.strategy.average import FedAvg
-from fl_server.strategy.base import Strategy
 from fl_server.weights import Weights
 
 State = Literal["running", "finished", "failed", "stopped"]
@@ -29,10 +27,6 @@ class Task:
     @property
     def name(self) -> str:
         return self.settings.name
-
-    def strategy(self) -> Strategy:
-        """What turns a mean update into the next weights."""
-        return FedAvg(self.settings.learning_rate)
 
 
 class Tasks:

@@ -28,25 +28,27 @@ class Uploads:
         # Two requests of one client write one after the other; others do not wait for them.
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
 
-    def offset(self, caller: Caller, session: str) -> int:
-        """How many bytes of a client's vector are here.     raises Gone, NotFound"""
-        path, size, whole = self._rounds.vector_place(session, caller.id)
-        return size if whole else _kept(path)
+    def offset(self, caller: Caller, session: str) -> int | None:
+        """How many bytes of a vector are here; None if it was taken.     raises Gone, NotFound"""
+        path = self._rounds.vector_place(session, caller.id)
+        return None if path is None else _kept(path)
 
     def put(self, caller: Caller, session: str, part: Part, body: bytes) -> None:
         """Keep a part; the last one hands the vector over to the round.
 
         raises WrongOffset, StageReplayed, Malformed, Gone, NotFound
         """
-        path, size, whole = self._rounds.vector_place(session, caller.id)
         with self._locks[caller.id % _LOCKS]:
-            kept = size if whole else _kept(path)
+            path = self._rounds.vector_place(session, caller.id)
+            if path is None:
+                return
+            kept = _kept(path)
             if part.first != kept:
                 raise WrongOffset(f"the part begins at byte {part.first}, want {kept}")
             if len(body) != part.size:
                 raise Malformed(f"a part of {len(body)} bytes, where {part.size} were announced")
             _append(path, part.digest, body)
-            if kept + len(body) == size:
+            if kept + len(body) == part.total:
                 self._rounds.put(caller, session, "vector", _whole(path, part.digest))
                 path.unlink(missing_ok=True)
 

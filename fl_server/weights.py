@@ -11,32 +11,48 @@ from sqlalchemy import Connection, select
 from fl_server.errors import Malformed, NotFound
 from fl_server.secagg.encode import Floats
 from fl_server.store import Store
+from fl_server.store import moments as moments_table
 from fl_server.store import weights as table
 
 
 @dataclass(frozen=True)
 class Version:
-    """version 0 is what the operator uploaded; `round` is the round that made the others."""
+    """version 0 is what the operator uploaded; `round` is the round that made the others.
+
+    moments: the digest of what the strategy keeps beside these weights, empty if nothing
+    """
 
     version: int
     digest: bytes
     round: int
+    moments: bytes = b""
 
 
 class Weights:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, db: Connection, task: str, values: Floats, round_number: int) -> Version:
-        """Keep the next version, in the caller's transaction."""
+    def add(
+        self,
+        db: Connection,
+        task: str,
+        values: Floats,
+        round_number: int,
+        moments: Floats | None = None,
+    ) -> Version:
+        """Keep the next version, and its strategy's moments, in the caller's transaction."""
         digest = self._store.put_blob(weights_bytes(values))
         last = db.scalar(
             select(table.c.version).where(table.c.task == task).order_by(table.c.version.desc())
         )
-        version = Version(0 if last is None else last + 1, digest, round_number)
-        row = {"version": version.version, "digest": digest, "round": round_number}
+        version = 0 if last is None else last + 1
+        row = {"version": version, "digest": digest, "round": round_number}
         db.execute(table.insert().values(task=task, **row))
-        return version
+        if moments is None or not moments.size:
+            return Version(version, digest, round_number)
+        kept = self._store.put_blob(weights_bytes(moments))
+        db.execute(moments_table.insert().values(task=task, version=version, digest=kept))
+        return Version(version, digest, round_number, kept)
 
     def latest(self, task: str) -> Version:
         """raises NotFound"""
@@ -45,8 +61,14 @@ class Weights:
     def versions(self, task: str) -> list[Version]:
         """All versions, oldest first.     raises NotFound"""
         with self._store.begin() as db:
-            query = select(table).where(table.c.task == task).order_by(table.c.version)
-            found = [Version(row.version, row.digest, row.round) for row in db.execute(query)]
+            same = (moments_table.c.task == table.c.task) & (
+                moments_table.c.version == table.c.version
+            )
+            query = select(table, moments_table.c.digest.label("moments")).outerjoin(
+                moments_table, same
+            )
+            rows = db.execute(query.where(table.c.task == task).order_by(table.c.version))
+            found = [Version(r.version, r.digest, r.round, r.moments or b"") for r in rows]
         if not found:
             raise NotFound(f"task {task} has no weights")
         return found
@@ -54,6 +76,13 @@ class Weights:
     def values(self, version: Version) -> Floats:
         """float32 [d]"""
         return weights_vector(self._store.get_blob(version.digest))
+
+    def moments(self, version: Version) -> Floats | None:
+        """float32 [rows, d]; None where the strategy has kept none"""
+        if not version.moments:
+            return None
+        kept = weights_vector(self._store.get_blob(version.moments))
+        return kept.reshape(-1, self.values(version).size)
 
 
 def weights_bytes(values: Floats) -> bytes:

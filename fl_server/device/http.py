@@ -94,7 +94,7 @@ class Http:
                 raise
             # It has taken the part, and the answer was lost; or it has lost what it had not kept.
             answer = self._until_answered(lambda: self._send("HEAD", path, b"", True))
-            there = _number(answer, wire.UPLOAD_OFFSET, "", part.total)
+            there = _number(answer, wire.UPLOAD_OFFSET, str(part.total), part.total)
             if there == part.first:
                 raise
             return there

@@ -15,7 +15,9 @@ class FedAvg:
 
     learning_rate: float = 1.0
 
-    def apply(self, weights: Floats, mean: Mean) -> Floats:
-        """The next global weights, computed in float64 and rounded once."""
+    def start(self, length: int) -> Floats:
+        return np.zeros((0, length), np.float32)
+
+    def apply(self, weights: Floats, mean: Mean, moments: Floats) -> tuple[Floats, Floats]:
         moved = weights.astype(np.float64) + self.learning_rate * mean.delta
-        return moved.astype(np.float32)
+        return moved.astype(np.float32), moments

@@ -101,7 +101,8 @@ class Fleet:
     def encoded(self, i: int, params, session: bytes, round_index: int = 0) -> np.ndarray:
         """What device i must have encoded in a round: its rounding seed is its last draw there."""
         seeds = [d for d in self.random[i].draws if len(d) == SEED_SIZE]
-        # Per round: identity once, then three secrets and one seed.
+        # Identity once, then three secrets and one seed a round; from four clients on what hides
+        # secrets in shares is longer than a seed.
         seed = seeds[1 + 4 * round_index + 3]
         return encode(self.trainers[i].updates[round_index], params, session, seed)
 

@@ -19,25 +19,34 @@ from fl_fleet import (
 )
 
 from fl_server import transcript
-from fl_server.secagg.encode import decode
+from fl_server.secagg.encode import Mean, decode
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.run import Stage
 from fl_server.settings import TaskSettings
+from fl_server.strategy import STRATEGIES
 from fl_server.strategy.average import FedAvg
 
 START = np.zeros(LENGTH, np.float32)
 
 
-def expected_weights(
-    fleet: Fleet, survivors: list[int], cohort: int, session: bytes, before: np.ndarray, index=0
-) -> np.ndarray:
-    """Plain FedAvg of what the survivors encoded, summed as integers without any mask."""
+def expected_mean(
+    fleet: Fleet, survivors: list[int], cohort: int, session: bytes, index: int = 0
+) -> Mean:
+    """The mean of what the survivors encoded, summed as integers without any mask."""
     encoding = TaskSettings(name="t").encoding(LENGTH)
     params = complete_graph(cohort, encoding)
     words = [fleet.encoded(i, params, session, index).astype(np.uint64) for i in survivors]
     total = np.sum(words, axis=0, dtype=np.uint64) & np.uint64(2**params.ring_bits - 1)
-    mean = decode(total.astype(np.uint32), len(survivors), params, session)
-    return FedAvg().apply(before, mean)
+    return decode(total.astype(np.uint32), len(survivors), params, session)
+
+
+def expected_weights(
+    fleet: Fleet, survivors: list[int], cohort: int, session: bytes, before: np.ndarray, index=0
+) -> np.ndarray:
+    """Plain FedAvg of what the survivors encoded."""
+    mean = expected_mean(fleet, survivors, cohort, session, index)
+    strategy = FedAvg()
+    return strategy.apply(before, mean, strategy.start(LENGTH))[0]
 
 
 def test_the_new_weights_are_plain_federated_averaging_bit_for_bit_with_drop_outs(tmp_path):
@@ -148,3 +157,34 @@ def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path)
     session = bytes.fromhex(entry["session"])
     expected = expected_weights(fleet, list(range(count)), count, session, START)
     np.testing.assert_array_equal(after, expected)
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "fedyogi"])
+def test_a_strategy_goes_on_from_its_moments_when_the_server_was_killed(tmp_path, name):
+    server, joined = Killable(tmp_path / "server"), []
+
+    def kill_once(i: int, stage: Stage) -> None:
+        joined.append((i, stage))
+        if len(joined) == 4 * 5 * 2 - 1:  # the second round is as good as over
+            server.kill()
+            server.start()
+
+    try:
+        with server.operator() as operator:
+            task = task_settings(4, rounds=3, strategy=name, momentum=0.5)
+            operator.create_task("moments", MODEL, START, **task)
+        url, token = f"http://127.0.0.1:{server.port}", server.read("enrol.token")
+        fleet = Fleet(url, server.authority, token, tmp_path, 4, on_stage=kill_once)
+        fleet.run()
+        with server.operator() as operator:
+            rounds = operator.status("moments")["rounds"]
+            found = [operator.weights("moments", version) for version in range(4)]
+    finally:
+        server.kill()
+    strategy = STRATEGIES[name](momentum=0.5)
+    weights, moments = START, strategy.start(LENGTH)
+    for index, entry in enumerate(rounds):
+        mean = expected_mean(fleet, [0, 1, 2, 3], 4, bytes.fromhex(entry["session"]), index)
+        weights, moments = strategy.apply(weights, mean, moments)
+        np.testing.assert_array_equal(found[index + 1], weights)
+    assert np.abs(moments).max() > 0

@@ -84,8 +84,8 @@ def test_a_server_killed_between_parts_goes_on_from_what_it_acknowledged(tmp_pat
 
 
 @pytest.fixture
-def open_round(tmp_path):
-    """A world whose round awaits vectors, and of each of three callers its vector and session."""
+def masked(tmp_path):
+    """A world whose round awaits vectors, its session, and three callers with their states."""
     world = World(tmp_path, min_cohort=2, target_cohort=3)
     joined = [world.join(i) for i in range(3)]
     for caller, state, _ in joined:
@@ -96,12 +96,19 @@ def open_round(tmp_path):
         cohort = world.rounds.get(caller, session, "advertise")
         shared.append((caller, state.receive_cohort(cohort, world.now)))
         world.rounds.put(caller, session, "share", shared[-1][1].message)
-    vectors = []
+    states = []
     for caller, state in shared:
         boxes = world.rounds.get(caller, session, "share")
         update = Update(np.full(LENGTH, 0.25, np.float32), 1, 0.5, 1, 2)
-        vectors.append((caller, state.receive_shares(boxes, update).message))
-    return world, session, vectors
+        states.append((caller, state.receive_shares(boxes, update)))
+    return world, session, states
+
+
+@pytest.fixture
+def open_round(masked):
+    """The same with the callers' vectors alone."""
+    world, session, states = masked
+    return world, session, [(caller, state.message) for caller, state in states]
 
 
 def part(vector: bytes, first: int, last: int, whole: bytes | None = None) -> wire.Part:
@@ -117,7 +124,8 @@ def test_what_was_acknowledged_is_there_after_a_restart(open_round):
     uploads = Uploads(world.rounds)
     assert uploads.offset(caller, session) == 20
     uploads.put(caller, session, part(vector, 20, len(vector)), vector[20:])
-    assert uploads.offset(caller, session) == len(vector)
+    assert uploads.offset(caller, session) is None
+    uploads.put(caller, session, part(vector, 20, len(vector)), vector[20:])  # it is harmless
     for other, whole in others:
         world.rounds.put(other, session, "vector", whole)
     assert world.rounds.live("t").stage == "agree"
@@ -170,6 +178,32 @@ def test_a_part_that_comes_when_the_stage_is_over_is_refused(open_round):
         uploads.put(late, session, part(vector, 8, len(vector)), vector[8:])
     with pytest.raises(errors.Gone):
         uploads.offset(late, session)
+
+
+def test_a_vector_that_is_in_the_sum_may_come_again_when_the_round_is_finished(masked):
+    world, session, states = masked
+    rounds, vector = world.rounds, states[0][1].message
+    for caller, state in states:
+        rounds.put(caller, session, "vector", state.message)
+    agreed = [(c, s.receive_survivors(rounds.get(c, session, "vector"))) for c, s in states]
+    for caller, state in agreed:
+        rounds.put(caller, session, "agree", state.message)
+    revealed = [(c, s.receive_agreements(rounds.get(c, session, "agree"))) for c, s in agreed]
+    for caller, state in revealed:
+        rounds.put(caller, session, "reveal", state.message)
+    assert world.stages() == ["finished"]
+    uploads, (caller, _), stranger = Uploads(rounds), states[0], world.enrol(7)[1]
+    last = part(vector, 32, len(vector))
+    uploads.put(caller, session, last, vector[32:])
+    rounds.put(caller, session, "vector", vector)
+    assert uploads.offset(caller, session) is None
+    for again in (
+        lambda: uploads.put(stranger, session, last, vector[32:]),
+        lambda: rounds.put(stranger, session, "vector", vector),
+        lambda: uploads.offset(stranger, session),
+    ):
+        with pytest.raises(errors.RoundFinished):
+            again()
 
 
 BAD_HEADERS = [
