@@ -34,6 +34,9 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the order (%(default)s)")
     parser.add_argument("--learning-rate", type=float, help="else the one that the model names")
     parser.add_argument(
+        "--proximal", type=float, default=0.0, help="mu of FedProx's term (%(default)s: none)"
+    )
+    parser.add_argument(
         "--most-memory-mb",
         type=int,
         default=MOST_MEMORY_BYTES >> 20,
@@ -66,6 +69,7 @@ def _client(options: argparse.Namespace) -> int:
         options.seed,
         options.label,
         learning_rate=options.learning_rate,
+        proximal=options.proximal,
         most_memory_bytes=options.most_memory_mb << 20,
         timeout_s=options.run_timeout_s,
     )

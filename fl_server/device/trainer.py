@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -40,6 +41,8 @@ class LiteTrainer:
     data: an array for each input of the entry but the rate, the examples along the first axis ·
     label: the name of the labels among them, for counting correct answers · weight: "uniform" gives
     every device one vote, "examples" one for each example · learning_rate: else the model's own ·
+    proximal: mu of FedProx (Li 2020), which holds training to the global weights by
+    mu/2 ||w - global||^2; applied beside the step, which with SGD is the gradient step on both ·
     most_memory_bytes, timeout_s: what one run of the model, which is the server's, may take
     """
 
@@ -54,6 +57,7 @@ class LiteTrainer:
         weight: Literal["uniform", "examples"] = "uniform",
         threads: int = 1,
         learning_rate: float | None = None,
+        proximal: float = 0.0,
         most_memory_bytes: int = MOST_MEMORY_BYTES,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
@@ -67,6 +71,8 @@ class LiteTrainer:
             )
         if learning_rate is not None and not 0 < learning_rate < math.inf:
             raise SettingsError(f"learning_rate is {learning_rate}, want a number above 0")
+        if not 0 <= proximal < math.inf:
+            raise SettingsError(f"proximal is {proximal}, want a number of at least 0")
         if flat := [name for name, array in data.items() if not np.ndim(array)]:
             raise SettingsError(f"{flat[0]} is a single number, want one for each example")
         sizes = {len(array) for array in data.values()}
@@ -82,6 +88,7 @@ class LiteTrainer:
         self._weight = weight
         self._threads = threads
         self._learning_rate = learning_rate
+        self._proximal = proximal
         self._limits = {"most_memory": most_memory_bytes, "timeout_s": timeout_s}
         self._rounds = 0
 
@@ -118,7 +125,7 @@ class LiteTrainer:
         # A new order each round, yet the same one whenever the run is repeated.
         rng = np.random.default_rng([self._seed, self._rounds])
         self._rounds += 1
-        rate = self._rate_input(session)
+        rate, pull = self._rate_input(session), self._pull(session)
         session.resize({self._batch_symbol: self._batch_size})
         losses = []
         for epoch in range(self._epochs):
@@ -126,10 +133,20 @@ class LiteTrainer:
             # A last batch that is not full is left out; another order brings its examples in.
             for start in range(0, self._size - self._batch_size + 1, self._batch_size):
                 batch = self._examples(order[start : start + self._batch_size])
-                result = session.run({**batch, **rate}, entry="train")
+                with pull:
+                    result = session.run({**batch, **rate}, entry="train")
                 if epoch == 0:
                     losses.append(float(np.mean(result["loss"])))
         return losses
+
+    def _pull(self, session: Any) -> AbstractContextManager[None]:
+        """Around each step: what the proximal term adds to it."""
+        if not self._proximal:
+            return nullcontext()
+        rate = self._rate_input(session)
+        if not rate:
+            raise SettingsError("proximal needs a model whose `train` entry takes a learning rate")
+        return _Pull(session, self._proximal * float(rate[_RATE]))
 
     def _rate_input(self, session: Any) -> dict[str, npt.NDArray[np.float32]]:
         """The learning rate, where the entry takes one: the device's own, else the model's."""
@@ -168,6 +185,22 @@ class LiteTrainer:
 
     def _examples(self, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
         return {name: array[rows] for name, array in self._data.items()}
+
+
+class _Pull:
+    """Around each step of a session: moves the weights by `share` of what, before the step, they
+    were away from where they began."""
+
+    def __init__(self, session: Any, share: float) -> None:
+        self._session, self._share = session, share
+        self._start = self._before = flatten(session)
+
+    def __enter__(self) -> None:
+        self._before = flatten(self._session)
+
+    def __exit__(self, *_: object) -> None:
+        away = self._before - self._start
+        assign(self._session, flatten(self._session) - np.float32(self._share) * away)
 
 
 def load_examples(path: Path) -> dict[str, npt.NDArray[Any]]:

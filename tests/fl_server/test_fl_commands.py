@@ -173,6 +173,7 @@ def test_a_token_that_is_no_text_is_named(tmp_path, capsys):
         (["--epochs", "-1"], "-1 epochs"),
         (["--seed", "-1"], "seed -1"),
         (["--learning-rate", "nan"], "learning_rate is nan, want a number above 0"),
+        (["--proximal", "-1"], "proximal is -1.0, want a number of at least 0"),
         (["--most-memory-mb", "0"], "0 bytes and 300.0 s for a run"),
         (["--run-timeout-s", "inf"], "inf s for a run"),
         (["--population", "\udcff"], "is no text that UTF-8 can hold"),

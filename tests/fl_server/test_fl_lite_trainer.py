@@ -17,7 +17,7 @@ from fl_server.errors import EncodingError, SettingsError
 from fl_server.simulation import simulate
 from ir import model_file
 from ir.dtype import DType
-from ir.graph import Constant, Graph, Model, Value
+from ir.graph import Constant, Graph, Model, Value, substitute
 from ir.symbol import symbol
 
 
@@ -63,6 +63,36 @@ def test_training_repeats_bit_for_bit_and_improves(model):
     assert after.loss < updates[0].loss / 2
     assert after.correct > updates[0].correct
     assert trainer.evaluate(weights + updates[0].delta, model) == after.correct / 60
+
+
+def test_the_proximal_term_is_the_gradient_step_of_fedprox(model):
+    weights, data, mu, rate = initial_weights(model), examples(0, 48), 0.5, 0.3
+    found = LiteTrainer(data, epochs=2, seed=3, proximal=mu).train(weights, model).delta
+    session, rng = lite.load(model), np.random.default_rng([3, 0])
+    want = weights
+    for order in (rng.permutation(48), rng.permutation(48)):
+        for rows in order.reshape(3, 16):
+            assign(session, want)
+            batch = {name: array[rows] for name, array in data.items()}
+            session.run({**batch, "lr": np.float32(rate)}, entry="train")
+            gradient = (want - flatten(session)) / rate  # of the loss alone: plain SGD
+            want = want - rate * (gradient + mu * (want - weights))
+    np.testing.assert_allclose(found, want - weights, atol=2e-6)
+    plain = LiteTrainer(data, epochs=2, seed=3).train(weights, model).delta
+    assert np.linalg.norm(found) < 0.95 * np.linalg.norm(plain)
+
+
+def test_a_proximal_term_without_a_rate_is_refused(model):
+    made = model_file.read(model)
+    train = made.entries["train"]
+    *inputs, rate = sorted(train.inputs, key=lambda v: v.name == "lr")
+    roots = substitute(train.roots, {rate: Constant(np.float32(0.3))})
+    outputs, changed = roots[: len(train.outputs)], roots[len(train.outputs) :]
+    updates = tuple((w, v) for (w, _), v in zip(train.updates, changed, strict=True))
+    fixed = Graph(tuple(inputs), outputs, train.output_names, updates)
+    data = model_file.write(Model({"train": fixed, "infer": made.entries["infer"]}))
+    with pytest.raises(SettingsError, match="takes a learning rate"):
+        LiteTrainer(examples(0), proximal=1.0).train(initial_weights(data), data)
 
 
 def test_a_model_of_a_server_may_take_only_so_much_memory_and_time(model):
