@@ -167,6 +167,7 @@ def _status(service: Service, name: str) -> dict[str, Any]:
         "model": task.model.hex(),
         "settings": task.settings.model_dump(),
         "version": rounds.weights.latest(name).version,
+        "privacy": rounds.spent(task),
         "rounds": listed,
     }
 

@@ -287,6 +287,9 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         return
     task = f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}"
     print(printable(task))
+    if spent := status["privacy"]:
+        cost = f"epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}"
+        print(f"  spent: {cost}, in {spent['rounds']} rounds")
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"

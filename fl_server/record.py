@@ -120,18 +120,22 @@ def blamed(store: Store, task: str) -> set[int]:
 
 
 def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
-    """The figures of a finished round, all of them sums over the survivors."""
+    """The figures of a finished round, all of them sums over the survivors; with noise in the
+    weights, those alone that who took part tells anyway."""
+    private = {
+        "loss": mean.loss,
+        "correct": mean.correct,
+        "examples": mean.examples,
+        "within_clip": mean.within_clip,
+        "saturated": mean.saturated,
+    }
     return {
         "clients": len(total.session.ids),
         "survivors": len(total.survivors),
         "blamed": list(total.blamed),
         "accusations": [list(pair) for pair in total.accusations],
         "weight": mean.weight,
-        "loss": mean.loss,
-        "correct": mean.correct,
-        "examples": mean.examples,
-        "within_clip": mean.within_clip,
-        "saturated": mean.saturated,
+        **({} if live.task.privacy else private),
         "counts": live.counts(),
         "seconds": live.seconds,
     }

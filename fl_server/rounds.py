@@ -19,6 +19,7 @@ from fl_server import record, transcript
 from fl_server.clients import Caller, Clients
 from fl_server.errors import FlError, Gone, NotFound, ProtocolError, RoundFailed, RoundFinished
 from fl_server.live import FAILED, FINISHED, STAGES, LiveRound
+from fl_server.privacy import Ledger
 from fl_server.secagg.certificate import RevocationList
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.keys import model_digest
@@ -250,7 +251,12 @@ class Rounds:
 
     def _finish(self, live: LiveRound, total: Total, now: float) -> None:
         task = self.tasks.get(live.task.name)
-        mean = total.mean()
+        if why := self._overspent(task):  # the database was put back to an earlier state
+            self._fail(live, RoundFailed(why))
+            return
+        mean, privacy = total.mean(), task.settings.privacy
+        if privacy is not None:
+            mean = privacy.noisy(mean, live.encoding, self._settings.random)
         before, strategy = self.weights.latest(task.name), task.settings.make_strategy()
         weights, moments = self.weights.values(before), self.weights.moments(before)
         after, moments = strategy.apply(
@@ -260,12 +266,32 @@ class Rounds:
         summary = record.summary(live, mean, total)
         with self._store.begin() as db:
             version = self.weights.add(db, task.name, after, live.number, moments)
+            if privacy is not None:  # counted before anybody can see it
+                self._ledger(task).add(f"{live.number} {version.digest.hex()}")
             public = {"weights": version.digest.hex(), "summary": summary}
             transcript.append(db, task.name, live.number, now, FINISHED, **public)
             record.close_round(db, live, FINISHED, summary)
             if version.version >= task.settings.rounds:
                 self.tasks.set_state(db, task.name, "finished")
         self._over(live)
+
+    def spent(self, task: Task) -> dict[str, float] | None:
+        """What the task's releases have cost, None without differential privacy."""
+        privacy = task.settings.privacy
+        if privacy is None:
+            return None
+        rounds = self._ledger(task).count()
+        return {"epsilon": privacy.spent(rounds), "delta": privacy.delta, "rounds": rounds}
+
+    def _overspent(self, task: Task) -> str:
+        """Why the task's privacy budget has no round left, empty if it has."""
+        privacy = task.settings.privacy
+        if privacy is None or privacy.allows(self._ledger(task).count() + 1):
+            return ""
+        return f"another round would spend more than epsilon {privacy.epsilon:g}"
+
+    def _ledger(self, task: Task) -> Ledger:
+        return Ledger(self._store.ledger_path(task.name))
 
     def _fail(self, live: LiveRound, error: FlError, counts: bool = True) -> None:
         """End a round without a result. Updates that were uploaded stay spent."""
@@ -291,7 +317,11 @@ class Rounds:
         self.on_change()
 
     def _open(self, task: Task) -> None:
-        """Open the next round of a task."""
+        """Open the next round of a task, if its privacy budget has one left."""
+        if why := self._overspent(task):
+            with self._store.begin() as db:
+                self.tasks.set_state(db, task.name, "finished", why)
+            return
         now, version = self._settings.clock(), self.weights.latest(task.name)
         with self._store.begin() as db:
             query = select(table.c.number).where(table.c.task == task.name)

@@ -99,6 +99,7 @@ def server_of(app: object, settings: Settings, **options: object) -> uvicorn.Ser
         http=connection_of(settings.header_s, settings.read_s),
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         ws="none",
+        log_config=None,  # else it closes every handler of the program that it is part of
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=1,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fl_server.errors import ModulusTooSmall, SettingsError
+from fl_server.privacy import Privacy
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.params import Encoding, complete_graph
 from fl_server.strategy import STRATEGIES
@@ -72,6 +73,10 @@ class TaskSettings(BaseModel):
     momentum: float | None = Field(default=None, ge=0, lt=1)
     beta2: float | None = Field(default=None, ge=0, lt=1)
     tau: float | None = Field(default=None, gt=0, le=1)
+    # Differential privacy, where there is noise.
+    noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    epsilon: float | None = Field(default=None, gt=0)
     value_bits: int = Field(default=16, ge=2, le=32)
     max_weight: int = Field(default=1, ge=1, lt=2**31)
     clip_norm: float = Field(default=10.0, gt=0)
@@ -103,6 +108,14 @@ class TaskSettings(BaseModel):
                 raise SettingsError(f"{name} is set, but {self.strategy} takes {which} alone")
         return make(**given)
 
+    @property
+    def privacy(self) -> Privacy | None:
+        """The noise in what the task releases, None without."""
+        if not self.noise_multiplier:
+            return None
+        epsilon = math.inf if self.epsilon is None else self.epsilon
+        return Privacy(self.noise_multiplier, self.delta, epsilon)
+
     def encoding(self, length: int) -> Encoding:
         """How an update of `length` coordinates is encoded."""
         return Encoding(
@@ -121,12 +134,25 @@ class TaskSettings(BaseModel):
                 f"target_cohort is {self.target_cohort}, below min_cohort {self.min_cohort}"
             )
         self.make_strategy()
+        self._check_privacy()
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
             complete_graph(self.target_cohort, self.encoding(length))
         except ModulusTooSmall as error:
             raise SettingsError(str(error)) from None
+
+    def _check_privacy(self) -> None:
+        """raises SettingsError, MissingExtra"""
+        if self.privacy is None:
+            if self.epsilon is not None:
+                raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")
+            return
+        if self.max_weight != 1:
+            raise SettingsError(f"max_weight is {self.max_weight}, want 1 where there is noise")
+        if not self.privacy.allows(1):
+            spent = self.privacy.spent(1)
+            raise SettingsError(f"epsilon is {self.epsilon}, and one round spends {spent:.3g}")
 
     def stage_s(self, stage: str) -> float:
         """How long a stage may last."""

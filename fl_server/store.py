@@ -160,6 +160,9 @@ class Store:
     def vector_path(self, task: str, number: int, client: int) -> Path:
         return self.folder / "vectors" / task / str(number) / str(client)
 
+    def ledger_path(self, task: str) -> Path:
+        return self.folder / "privacy" / task
+
     def _blob(self, digest: bytes) -> Path:
         return self.folder / "blobs" / digest.hex()
 
