@@ -62,6 +62,11 @@ void copy(void* to, const void* from, size_t size) {
   }
 }
 
+// The step that comes next.
+Step* behind(Step* step, Frame* frame) {
+  return step->back > 0 && frame->routine->next_example(*step, frame) ? step - step->back : step + 1;
+}
+
 }  // namespace
 
 bool is_finite(const Tensor& tensor) {
@@ -180,7 +185,7 @@ Status Machine::go(Frame* frame) {
   for (;;) {
     Step* step = frame->next;
     Step* const end = frame->routine->end();
-    for (; step != end; ++step) {
+    for (; step != end; step = behind(step, frame)) {
       if (step->action == Action::view) continue;  // its result shares the bytes of its input
       const int64_t start = watched && (options_.profile || options_.trace.events != nullptr) ? now_ns() : 0;
       Status status = Status::kOk;
@@ -399,8 +404,10 @@ Status Machine::watch(Step& step, const Frame& frame, int64_t start) {
   }
   if (!options_.check_finite) return Status::kOk;
   for (int32_t k = 0; k < step.results; ++k) {
+    const uint32_t number = static_cast<uint32_t>(step.inputs + k);
     Tensor result = frame.routine->tensor(static_cast<uint32_t>(step.ids[step.given + k]));
-    result.data = frame.at[step.first + static_cast<uint32_t>(step.inputs + k)];
+    result.data = frame.at[step.first + number];
+    if (step.action == Action::kernel) result = frame.tensors[step.tensors + number];  // of one example, maybe
     if (!is_finite(result)) return Status::kNotFinite;
   }
   return Status::kOk;

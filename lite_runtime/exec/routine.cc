@@ -173,9 +173,9 @@ Routine::Place Routine::place(uint32_t step, const Step* outer) const {
 void Routine::gather(const Step& step) {
   for (int32_t k = 0; k < step.inputs; ++k) {
     const bool left_out = k >= step.given || step.ids[k] < 0;
-    in_[k] = left_out ? Tensor() : tensor(static_cast<uint32_t>(step.ids[k]));
+    in_[k] = left_out ? Tensor() : seen(step, step.ids[k]);
   }
-  for (int32_t k = 0; k < step.results; ++k) out_[k] = tensor(static_cast<uint32_t>(step.ids[step.given + k]));
+  for (int32_t k = 0; k < step.results; ++k) out_[k] = seen(step, step.ids[step.given + k]);
 }
 
 // Where the bytes of an id lie. Offsets in the frame are known when it has been laid out.
@@ -269,7 +269,7 @@ void Routine::find_addresses(uint32_t stage, Frame* frame) {
     Tensor* to = frame->tensors + step.tensors;
     for (int32_t k = 0; k < step.inputs + step.results; ++k) {
       const int32_t id = k >= step.inputs ? step.ids[step.given + k - step.inputs] : k < step.given ? step.ids[k] : -1;
-      Tensor* tensor_at = new (to + k) Tensor(id < 0 ? Tensor() : tensor(static_cast<uint32_t>(id)));
+      Tensor* tensor_at = new (to + k) Tensor(id < 0 ? Tensor() : seen(step, id));
       tensor_at->data = frame->at[step.first + static_cast<uint32_t>(k)];
     }
   }

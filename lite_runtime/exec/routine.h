@@ -32,6 +32,8 @@ struct Step {
   uint32_t first = 0;              // its first operand: inputs, then results
   uint32_t tensors = 0;            // the same among the tensors of a frame, for kernels
   uint32_t stage = 0;              // that begins behind it, or 0
+  int32_t examples = 0;            // that it runs for one by one; 0: for whatever there is at once
+  uint32_t back = 0;               // the last of those that do so together: how far before it the first is
   int32_t cost = 1;                // about how long it takes, in scalar nodes
   Routine* inner[2] = {};          // then and otherwise; condition and body; body
   const Tensor* pushed = nullptr;  // what a step of a tape pushes or pops
@@ -75,6 +77,7 @@ struct Frame {
   Frame* caller;    // null: the entry's own
   Frame* other;     // of a loop: condition's and body's
   Step* next;       // the step that is at work, or comes next
+  int32_t example;  // of the batch, where steps run for one at a time
   void** at;        // addresses of all operands
   Tensor* tensors;  // operands of kernels
   unsigned char* bytes;
@@ -169,6 +172,8 @@ class Routine {
   void bind_stage(uint32_t stage, unsigned char* memory, Frame* frame);
   // Moves outputs that do not lie there yet to where they belong.
   void deliver(const Frame& frame, void* const* to) const;
+  // Moves the steps that end with this one to their next example; false: to the first again.
+  bool next_example(const Step& last, Frame* frame) const;
   void* const* output_addresses(const Frame& frame) const { return frame.at + first_output_; }
   // Sets the addresses of all values, for those who look at them by their ids.
   void show(const Frame& frame, void* const* inputs);
@@ -207,7 +212,15 @@ class Routine {
   void place_outputs();
   bool replaces_state(uint32_t output, int32_t block) const;
 
-  // routine_fit.cc: what does
+  // routine_examples.cc: steps that run for one example at a time
+  void find_examples(const Stage& stage, const Stage& next);
+  int32_t examples_of(const Step& step) const;
+  bool is_large(const Step& step) const;
+  void run_by_example(uint32_t first, uint32_t last, int32_t examples);
+  bool is_whole(int32_t id) const;
+  Tensor seen(const Step& step, int32_t id) const;
+
+  // routine_fit.cc: what else depends on sizes
   Status evaluate_shape(const Sizes& sizes, uint32_t value, Error& error);
   Status evaluate_attrs(const Sizes& sizes, uint32_t step, Error& error);
   Status check_step(uint32_t step, Error& error);
@@ -231,6 +244,7 @@ class Routine {
   Array<int32_t> shown_;      // value -> the id whose bytes it shows under another shape; -1: no view
   Array<int32_t> last_read_;  // value -> the last step that reads it or a view of it
   Array<int32_t> block_of_;   // value -> its block; -1: bytes of an input or a weight
+  Array<int32_t> whole_;      // block -> how many of its values have memory for all examples
   Array<Step> steps_;
   Array<int32_t> attrs_;    // attribute structs, one behind the other
   Array<Tensor> in_, out_;  // of the step that is looked at

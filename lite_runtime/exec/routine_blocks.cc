@@ -51,7 +51,7 @@ Status Routine::make_blocks(Error& error) {
   }
   most += outputs();  // staged ones
   if (!blocks_.allocate(most) || !planner_.allocate(most) || !changes_.allocate(steps_.size() + 2) ||
-      !home_.allocate(most) || !copies_.allocate(outputs())) {
+      !home_.allocate(most) || !whole_.allocate(most) || !copies_.allocate(outputs())) {
     return error.set(Status::kOutOfMemory, "entry %.60s: no memory for a plan of %zu blocks", entry_name(), most);
   }
   find_last_reads();
@@ -140,7 +140,7 @@ int32_t Routine::reused_block(uint32_t number, int32_t result) const {
 // The steps at which each block is alive.
 void Routine::find_lives() {
   const int32_t end = static_cast<int32_t>(steps_.size());
-  for (Block& block : blocks_) block.first = end;
+  for (Block& block : blocks_) block.first = end, block.last = -1;
   for (int32_t i = 0; i < end; ++i) {
     const Step& step = steps_[i];
     for (int32_t k = 0; k < step.given + step.results; ++k) lives_at(step.ids[k], i);

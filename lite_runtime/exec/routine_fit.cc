@@ -56,6 +56,7 @@ Status Routine::fit(uint32_t number, const Sizes& sizes, Error& error) {
   const Stage& next = stages_[number + 1];
   stage.is_fit = false;
   for (uint32_t i = number > 0 ? stage.value : 0; i < next.value; ++i) LITE_TRY(evaluate_shape(sizes, i, error));
+  find_examples(stage, next);
   for (uint32_t i = stage.step; i < next.step; ++i) {
     for (Routine* inner : steps_[i].inner) {
       if (inner != nullptr) LITE_TRY(inner->evaluate_face(sizes, error));
@@ -215,7 +216,8 @@ Status Routine::measure(uint32_t number, Error& error) {
   for (int32_t k = 0; k < step.results; ++k) {
     const int32_t value = value_of(step.ids[step.given + k]);
     elements = std::max(elements, out_[k].elements());
-    if (value >= 0 && shown_[value] < 0) blocks_[block_of_[value]].size = values_[value].size_bytes();
+    if (value < 0 || shown_[value] >= 0) continue;
+    blocks_[block_of_[value]].size = (is_whole(step.ids[step.given + k]) ? values_[value] : out_[k]).size_bytes();
   }
   for (int32_t k = 0; k < step.inputs; ++k) elements = std::max(elements, in_[k].elements());
   step.cost = static_cast<int32_t>(1 + elements / kElementsPerCost);
