@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/gemm/dot.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/recurrent.h"
 
 // Recurrent layers for any micro-kernel: each step is one product over all examples, with the matrix packed once, and
@@ -10,35 +10,34 @@
 
 namespace lite {
 
-// What a step multiplies with: w [rows,h] or its transpose, packed once for all steps unless steps have few rows.
+// What a step multiplies with: w [rows,h] or its transpose, prepared, or packed once for all steps.
 template <class Tile>
 class StepProduct {
  public:
-  // Floats of scratch: the packed matrix.
-  static int64_t scratch_floats(int64_t k, int64_t n) { return PackedB<Tile>::floats(n, k); }
+  // Floats of scratch: the packed matrix, unless that is prepared.
+  static int64_t scratch_floats(const Context& context, int64_t k, int64_t n) {
+    return context.prepared != nullptr ? 0 : PackedB<Tile>::floats(n, k);
+  }
 
   // For products of `m` rows with B [k,n], which has to be w^T for `columns` (w lies as [n,k]) and w itself else.
   StepProduct(const Context& context, const float* w, int64_t m, int64_t k, int64_t n, bool columns)
-      : context_(context), w_(w), m_(m), k_(k), n_(n), dots_(columns && m < Tile::kRows) {
+      : context_(context), packed_(static_cast<const float*>(context.prepared)), m_(m), k_(k), n_(n) {
+    if (packed_ != nullptr) return;
     float* packed = static_cast<float*>(context.scratch);
-    if (dots_) return;
     columns ? PackedB<Tile>::pack(ColumnsB{w, k}, n, k, 0, n, packed)
             : PackedB<Tile>::pack(RowsB{w, n}, n, k, 0, n, packed);
+    packed_ = packed;
   }
 
   // y = a B
   void run(const RowsA& a, const RowsC& y) const {
-    if (dots_) {
-      return dot_products<typename Tile::Isa>(context_, m_, n_, k_, a, w_, y, nullptr, Activation::none);
-    }
-    Gemm<Tile>::run(context_, m_, n_, k_, a, PackedB<Tile>{static_cast<float*>(context_.scratch), n_, k_}, y);
+    Gemm<Tile>::run(context_, m_, n_, k_, a, PackedB<Tile>{packed_, n_, k_}, y);
   }
 
  private:
   const Context& context_;
-  const float* w_;
+  const float* packed_;
   int64_t m_, k_, n_;
-  bool dots_;
 };
 
 // body(example) for all of them, in parallel; `cost` is that of one.
@@ -51,13 +50,22 @@ void for_examples(const Context& context, int64_t n, int64_t cost, const Body& b
 
 // Scratch of a forward pass: packed w^T [h, gates h] and the products [n, gates h].
 template <class Tile>
-uint64_t recurrent_scratch(int64_t n, int64_t gates, int64_t h) {
-  return static_cast<uint64_t>(StepProduct<Tile>::scratch_floats(h, gates * h) + n * gates * h) * sizeof(float);
+uint64_t recurrent_scratch(const Context& context, int64_t n, int64_t gates, int64_t h) {
+  return static_cast<uint64_t>(StepProduct<Tile>::scratch_floats(context, h, gates * h) + n * gates * h) *
+         sizeof(float);
+}
+// What a forward pass makes of w [gates h, h]: packed w^T.
+template <class Tile>
+uint64_t recurrent_prepare(const Tensor& w, void* to) {
+  const int64_t n = w.dim(0), h = w.dim(1);
+  if (to != nullptr) PackedB<Tile>::pack(ColumnsB{w.f32(), h}, n, h, 0, n, static_cast<float*>(to));
+  return static_cast<uint64_t>(PackedB<Tile>::floats(n, h)) * sizeof(float);
 }
 // Scratch of a backward pass: packed w [gates h, h], and `extra` rows [n, gates h].
 template <class Tile>
-uint64_t recurrent_dx_scratch(int64_t n, int64_t gates, int64_t h, int64_t extra) {
-  return static_cast<uint64_t>(StepProduct<Tile>::scratch_floats(gates * h, h) + extra * n * gates * h) * sizeof(float);
+uint64_t recurrent_dx_scratch(const Context& context, int64_t n, int64_t gates, int64_t h, int64_t extra) {
+  return static_cast<uint64_t>(StepProduct<Tile>::scratch_floats(context, gates * h, h) + extra * n * gates * h) *
+         sizeof(float);
 }
 
 template <class Tile>
@@ -67,7 +75,8 @@ Status gemm_lstm(const Call<lstm_attrs>& call) {
   const int64_t h = s.h;
   const float* x = call.in[0].f32();
   float *hidden = call.out[0].f32(), *cell = call.out[1].f32(), *gates = call.out[2].f32();
-  float* products = static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(h, 4 * h);
+  float* products =
+      static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(call.context, h, 4 * h);
   const StepProduct<Tile> product(call.context, call.in[1].f32(), s.n, h, 4 * h, true);
   for (int64_t step = 0; step < s.t; ++step) {
     const RowsA last = {s.before(step, 0, hidden, call.in[2].f32()), s.stride_before(step)};
@@ -137,7 +146,8 @@ Status gemm_gru(const Call<gru_attrs>& call) {
   const int64_t h = s.h;
   const float *x = call.in[0].f32(), *b = call.optional(3) != nullptr ? call.optional(3)->f32() : nullptr;
   float *hidden = call.out[0].f32(), *gates = call.out[1].f32();
-  float* products = static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(h, 3 * h);
+  float* products =
+      static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(call.context, h, 3 * h);
   const StepProduct<Tile> product(call.context, call.in[1].f32(), s.n, h, 3 * h, true);
   for (int64_t step = 0; step < s.t; ++step) {
     const RowsA last = {s.before(step, 0, hidden, call.in[2].f32()), s.stride_before(step)};
@@ -171,7 +181,8 @@ Status gemm_gru_dx(const Call<gru_dx_attrs>& call) {
   const float *gates = call.in[0].f32(), *hidden = call.in[1].f32(), *g = call.in[4].f32();
   const float* direct = call.optional(5) != nullptr ? call.optional(5)->f32() : nullptr;
   float *dx = call.out[0].f32(), *dv = call.out[1].f32(), *dh = call.out[2].f32();
-  float* of_product = static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(3 * h, h);
+  float* of_product =
+      static_cast<float*>(call.context.scratch) + StepProduct<Tile>::scratch_floats(call.context, 3 * h, h);
   float* kept = of_product + s.n * 3 * h;  // z times the gradient of h, beside what comes back through the product
   const StepProduct<Tile> product(call.context, call.in[2].f32(), s.n, 3 * h, h, false);
   std::fill_n(dh, s.n * h, 0.0f);

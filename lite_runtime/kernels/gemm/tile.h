@@ -18,7 +18,7 @@ struct TileEnds {
 };
 
 // Rows by columns of accumulators, a vector of B for each column and an element of A in the registers. Fewer rows, in
-// steps of RowStep, and fewer vectors have tiles of their own.
+// steps of RowStep, one row and fewer vectors have tiles of their own.
 template <class Isa_, int Rows, int Vectors, int RowStep>
 struct BroadcastTile {
   using Isa = Isa_;
@@ -52,6 +52,8 @@ struct BroadcastTile {
                       float* const* c, const TileEnds& ends) {
     if constexpr (R > RowStep) {
       if (rows <= R - RowStep) return by_rows<R - RowStep, W>(rows, last, k, a, index, b, b_step, c, ends);
+    } else if constexpr (R > 1) {
+      if (rows == 1) return tile<1, W>(last, k, a, index, b, b_step, c, ends);
     }
     tile<R, W>(last, k, a, index, b, b_step, c, ends);
   }
