@@ -23,11 +23,12 @@ class Winograd {
       : images_(images), weights_(weights), k_(results), turned_(turned) {}
 
   // Whether it takes less time than the product: for channels enough to multiply, and for squares enough that are worth
-  // transformed weights. Measured with AVX-512.
+  // transforming weights in each run; of many weights, which are rarely trained on few squares, for fewer. Measured
+  // with AVX-512.
   static bool pays(const Windows& at, int channels, int results) {
     const auto plain = [](const Axis& axis) { return axis.size == 3 && axis.stride == 1 && axis.dilation == 1; };
     return plain(at.h) && plain(at.w) && channels >= 32 && results >= 32 &&
-           int64_t{channels} * results <= kMostWeights && squares_of(at) >= 48;
+           squares_of(at) >= (int64_t{channels} * results > kMany ? 12 : 48);
   }
 
   // Floats of packed weights: for every point a matrix [channels,results] in panels.
@@ -70,7 +71,7 @@ class Winograd {
         const int64_t last = squares * (part + 1) / parts;
         for (int64_t first = squares * part / parts; first < last; first += kSquares) {
           const int count = static_cast<int>(std::min<int64_t>(kSquares, last - first));
-          block({packed, piece, y.base, y.step, bias, activation}, first, count);
+          block({packed, piece, y.base, y.step, bias, activation}, first, count, parts > 1 ? nullptr : context.pool);
         }
       }
     });
@@ -78,7 +79,8 @@ class Winograd {
 
  private:
   static constexpr int kPoints = 16, kSquares = 32;
-  static constexpr int64_t kMostWeights = 1 << 16;
+  static constexpr int64_t kTransform = 2 * kPoints * kPoints;  // operations for a channel of a square, memory included
+  static constexpr int64_t kMany = 1 << 16;                     // weights
 
   struct Block {
     const float* weights;
@@ -91,7 +93,11 @@ class Winograd {
 
   static int rows_of(const Axis& axis) { return (axis.count + 1) / 2; }
   static int64_t squares_of(const Windows& at) { return int64_t{at.n} * rows_of(at.h) * rows_of(at.w); }
-  static int64_t parts_of(const Windows& at) { return std::clamp<int64_t>(squares_of(at) / (2 * kSquares), 1, 16); }
+  // Many squares are shared in parts; of few, each block is shared.
+  static int64_t parts_of(const Windows& at) {
+    const int64_t parts = squares_of(at) / (2 * kSquares);
+    return parts < 4 ? 1 : std::min<int64_t>(parts, 16);
+  }
   // A part's images [16,squares,c] and results [16,squares,k], as they are between the transforms.
   static int64_t piece_floats(int channels, int results) {
     return (int64_t{kPoints} * kSquares * (channels + results) + 15) / 16 * 16;
@@ -146,17 +152,23 @@ class Winograd {
   }
 
   // Squares [first, first + count), counted over all images.
-  void block(const Block& block, int64_t first, int count) const {
+  void block(const Block& block, int64_t first, int count, ThreadPool* pool) const {
     const int channels = images_.group;
-    const Context alone;
     float *pixels = block.piece, *products = pixels + int64_t{kPoints} * kSquares * channels;
-    for (int i = 0; i < count; ++i) read_square(first + i, pixels + int64_t{i} * channels);
-    for (int point = 0; point < kPoints; ++point) {
-      const RowsA a = {pixels + int64_t{point} * kSquares * channels, channels};
-      const PackedB<Tile> b = {block.weights + point * PackedB<Tile>::floats(k_, channels), k_, channels};
-      Gemm<Tile>::run(alone, count, k_, channels, a, b, RowsC{products + int64_t{point} * kSquares * k_, k_});
-    }
-    for (int i = 0; i < count; ++i) write_square(block, first + i, products + int64_t{i} * k_);
+    parallel_for(pool, count, share(count, kTransform * channels), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) read_square(first + i, pixels + i * channels);
+    });
+    const int64_t cost = int64_t{2} * count * channels * k_;
+    parallel_for(pool, kPoints, share(kPoints, cost), [&](int64_t begin, int64_t end) {
+      for (int64_t point = begin; point < end; ++point) {
+        const RowsA a = {pixels + point * kSquares * channels, channels};
+        const PackedB<Tile> b = {block.weights + point * PackedB<Tile>::floats(k_, channels), k_, channels};
+        Gemm<Tile>::run(Context(), count, k_, channels, a, b, RowsC{products + point * kSquares * k_, k_});
+      }
+    });
+    parallel_for(pool, count, share(count, kTransform * k_), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) write_square(block, first + i, products + i * k_);
+    });
   }
 
   struct Square {
