@@ -75,6 +75,8 @@ def _transpose_shape(x, *, perm):
         case((2, 3, 4), perm=(2, 0, 1)),
         case((2, 3, 2, 3), perm=(0, 3, 1, 2)),
         case((2, 35, 3, 2), perm=(0, 2, 3, 1)),
+        case((2, 3, 5, 7), perm=(0, 2, 3, 1)),  # planes become pixels
+        case(ints(1, 3, 5, 7, dtype=DType.i8), perm=(0, 2, 3, 1)),
         case(ints(2, 3, dtype=DType.i8), perm=(1, 0)),
     ],
     kernels=ANY,

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "kernels/kernels.h"
 #include "kernels/ref/loops.h"
@@ -15,6 +17,34 @@ void transpose_strip(const T* from, int64_t step, int64_t rows, int64_t n, T* to
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = 0; i < rows; ++i) to[i * to_step + j] = from[j * step + i];
   }
+}
+
+// Part P of three vectors a, b, c that are laid side by side, element by element.
+template <int P, typename V, int... I>
+V interleaved(V a, V b, V c, std::integer_sequence<int, I...>) {
+  constexpr int kLanes = sizeof...(I), kFirst = P * kLanes;
+  const V ab = __builtin_shufflevector(a, b, ((kFirst + I) / 3 + (kFirst + I) % 3 % 2 * kLanes)...);
+  return __builtin_shufflevector(ab, c, ((kFirst + I) % 3 < 2 ? I : kLanes + (kFirst + I) / 3)...);
+}
+
+// Three planes become pixels: transpose_strip for n = to_step = 3, 16 bytes of each plane at a time.
+template <typename T>
+void interleave_planes(const T* from, int64_t step, int64_t rows, T* to) {
+  typedef T V __attribute__((vector_size(16)));
+  constexpr int kLanes = 16 / sizeof(T);
+  constexpr std::make_integer_sequence<int, kLanes> kAll;
+  int64_t i = 0;
+  for (; i + kLanes <= rows; i += kLanes) {
+    V a, b, c;
+    std::memcpy(&a, from + i, sizeof a);
+    std::memcpy(&b, from + step + i, sizeof b);
+    std::memcpy(&c, from + 2 * step + i, sizeof c);
+    const auto store = [&](V v, int part) { std::memcpy(to + 3 * i + part * kLanes, &v, sizeof v); };
+    store(interleaved<0>(a, b, c, kAll), 0);
+    store(interleaved<1>(a, b, c, kAll), 1);
+    store(interleaved<2>(a, b, c, kAll), 2);
+  }
+  transpose_strip(from + i, step, rows - i, 3, to + 3 * i, 3);
 }
 
 // Transposes where neighbours in y are none in x; returns false where they are, and there is nothing to gain.
@@ -33,15 +63,18 @@ inline bool transpose_strips(const Call<transpose_attrs>& call) {
     if (i != dense) outer.add(walk.size[i], walk.from[i], walk.to[i]);
   }
   const int64_t n = walk.size[last], step = walk.from[last], rows = walk.size[dense], to_step = walk.to[dense];
-  const int64_t strips = (rows + kStrip - 1) / kStrip, parts = y.elements() / (n * rows) * strips;
+  const int64_t strip = n > 4 ? kStrip : 16 * kStrip, strips = (rows + strip - 1) / strip,
+                parts = y.elements() / (n * rows) * strips;
   with_element(size_of(y.dtype), [&](auto element) {
     using T = decltype(element);
-    parallel_for(call.context.pool, parts, (1 << 14) / (n * kStrip), [&](int64_t begin, int64_t end) {
+    parallel_for(call.context.pool, parts, (1 << 14) / (n * strip), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Place place(outer, i / strips);
-        const int64_t first = i % strips * kStrip;
-        transpose_strip(x.as<T>() + place.from + first, step, std::min(kStrip, rows - first), n,
-                        y.as<T>() + place.to + first * to_step, to_step);
+        const int64_t first = i % strips * strip, count = std::min(strip, rows - first);
+        const T* start = x.as<T>() + place.from + first;
+        T* end = y.as<T>() + place.to + first * to_step;
+        n == 3 && to_step == 3 ? interleave_planes(start, step, count, end)
+                               : transpose_strip(start, step, count, n, end, to_step);
       }
     });
   });
