@@ -148,9 +148,7 @@ struct Gemm {
         float* c[kRows];
         for (int i = 0; i < kRows; ++i) c[i] = to[r + i] + (r + i < rows ? j : 0);
         Tile::run(std::min(kRows, rows - r), count, part.depth, from + r, index, panel, b_step, c, ends);
-        for (int i = r; i < std::min(r + kRows, rows) && !limited; ++i) {
-          activate_row<Isa>(finish.activation, count, to[i] + j);
-        }
+        if (!limited) activate_rows<Isa>(finish.activation, std::min(kRows, rows - r), count, c);
       }
     }
   }

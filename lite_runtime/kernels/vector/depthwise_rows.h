@@ -33,8 +33,9 @@ class DepthwiseChunks {
     const int inner = std::min((row.w.pad + Stride - 1) / Stride, row.w.count);  // results that see the left padding
     const int behind = row.w.length + row.w.pad - S;                             // the last start without padding
     const int outer = std::clamp(behind >= 0 ? behind / Stride + 1 : 0, inner, row.w.count);
-    for (int c = 0; c < row.channels; c += Isa::kLanes) {
-      // Chunks overlap rather than be short: what is computed twice is the same.
+    for (int from = 0; from < row.channels; from += Isa::kLanes) {
+      // Vectors and chunks overlap rather than be short: what is computed twice is the same.
+      const int c = std::min(from, row.channels - Isa::kLanes);
       int q = 0;
       for (; q + kTogether <= row.w.count; q += kTogether) chunk(row, c, q, inner, outer);
       if (q < row.w.count) chunk(row, c, std::max(row.w.count - kTogether, 0), inner, outer);
@@ -89,7 +90,7 @@ class DepthwiseChunks {
 using DepthwiseRows = void (*)(const DepthwiseRow&);
 template <class Isa>
 DepthwiseRows depthwise_rows(const Axis& w, int channels) {
-  if (w.dilation != 1 || channels % Isa::kLanes != 0) return nullptr;
+  if (w.dilation != 1 || channels < Isa::kLanes) return nullptr;
   if (w.size == 3 && w.stride == 1) return DepthwiseChunks<Isa, 3, 1>::run;
   if (w.size == 3 && w.stride == 2) return DepthwiseChunks<Isa, 3, 2>::run;
   if (w.size == 5 && w.stride == 1) return DepthwiseChunks<Isa, 5, 1>::run;

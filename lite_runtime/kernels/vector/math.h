@@ -168,10 +168,18 @@ inline typename Isa::V vactivate(Activation kind, typename Isa::V x) {
   return x;
 }
 
-// y = activation(y) for n elements. It stays apart: it holds the code of all activations.
+// y = activation(y) for n elements of each row. It stays apart: it holds the code of all activations.
 template <class Isa>
-__attribute__((noinline)) void activate_row(Activation kind, int64_t n, float* y) {
-  over<Isa>(n, [&](int64_t i, int lanes) { Isa::store(y + i, vactivate<Isa>(kind, Isa::load(y + i, lanes)), lanes); });
+__attribute__((noinline)) void activate_rows(Activation kind, int rows, int64_t n, float* const* y) {
+  for (int r = 0; r < rows; ++r) {
+    float* row = y[r];
+    over<Isa>(
+        n, [=](int64_t i, int lanes) { Isa::store(row + i, vactivate<Isa>(kind, Isa::load(row + i, lanes)), lanes); });
+  }
+}
+template <class Isa>
+inline void activate_row(Activation kind, int64_t n, float* y) {
+  activate_rows<Isa>(kind, 1, n, &y);
 }
 
 }  // namespace lite
