@@ -136,7 +136,9 @@ def compute(op: Op | Callable[..., Any], *items: Item, **attrs: Any) -> Any:
             y = op(*items, **attrs)
             return tuple(map(np.asarray, y)) if isinstance(y, tuple) else np.asarray(y)
         except TypeError:  # free sizes, of which there are sums and products alone
-            if all(not isinstance(i, np.ndarray) or i.dtype != object for i in items):
+            given = [d for a in attrs.values() for d in (a if isinstance(a, tuple) else (a,))]
+            free = any(isinstance(d, Expr) for d in given)
+            if not free and all(not isinstance(i, np.ndarray) or i.dtype != object for i in items):
                 raise
     values = [None if i is None else as_value(i) for i in items]
     narrow_type = next(v.dtype for v in values if v is not None)

@@ -24,10 +24,11 @@ from onnx import AttributeProto, TensorProto
 
 from converter import ConvertError, convert
 from lite_runtime.bench import peak_bytes
-from tests.converter.onnx_graphs import floats, ints, model
+from tests.converter.onnx_graphs import floats, inner, ints, model, quantized_net
 
 SECONDS_EACH = 30
 MOST_BYTES = 6 << 30  # of addresses, in which ONNX Runtime's threads and ours have their stacks
+FEW = np.array([True, False, False, True])
 NUMBERS = (0, 1, -1, 2, 7, 255, 65536, 2**31 - 1, -(2**31), 2**40, 2**63 - 1)
 Rng = np.random.Generator
 Change = Callable[[bytes, Rng], bytes]
@@ -62,7 +63,56 @@ def originals() -> list[bytes]:
         {"table": floats(9, 6), "s": floats(6), "b": floats(6), "w": floats(6, 8)},
         input_type=TensorProto.INT64,
     )  # fmt: skip
-    return [conv, shapes, norms]
+    found = model(
+        [("Greater", ["x", "low"], ["m"], {}), ("NonZero", ["m"], ["at"], {}),
+         ("Transpose", ["at"], ["rows"], {"perm": [1, 0]}), ("GatherND", ["x", "rows"], ["v"], {}),
+         ("Compress", ["v", "few"], ["c"], {"axis": 0}), ("Unique", ["c"], ["u"], {"axis": 0}),
+         ("Shape", ["v"], ["n"], {}), ("Expand", ["low", "n"], ["e"], {}),
+         ("Add", ["v", "e"], ["w"], {}), ("Concat", ["w", "u"], ["y"], {"axis": 0})],
+        {"x": (3, 4)}, ["y"], {"low": np.float32(-9), "few": np.array([True, False, True])},
+    )  # fmt: skip
+    attention = model(
+        [("MatMul", ["x", f"w{i}"], [f"p{i}"], {}) for i in "qkv"]
+        + [("Reshape", [f"p{i}", "heads"], [f"h{i}"], {}) for i in "qkv"]
+        + [("Transpose", ["hq"], ["q"], {"perm": [0, 2, 1, 3]}),
+           ("Transpose", ["hk"], ["k"], {"perm": [0, 2, 3, 1]}),
+           ("Transpose", ["hv"], ["v"], {"perm": [0, 2, 1, 3]}),
+           ("MatMul", ["q", "k"], ["s"], {}), ("Mul", ["s", "scale"], ["t"], {}),
+           ("Add", ["t", "mask"], ["u"], {}), ("Softmax", ["u"], ["a"], {"axis": -1}),
+           ("MatMul", ["a", "v"], ["o"], {}),
+           ("Transpose", ["o"], ["r"], {"perm": [0, 2, 1, 3]}),
+           ("Reshape", ["r", "flat"], ["y"], {})],
+        {"x": ("n", 5, 8)}, ["y"],
+        {**{f"w{i}": floats(8, 8) for i in "qkv"}, "scale": np.float32(0.5),
+         "mask": np.float32(np.triu(np.full((5, 5), -1e9), 1)), "heads": ints(0, 5, 2, 4),
+         "flat": ints(0, 5, 8)},
+    )  # fmt: skip
+    return [conv, shapes, norms, quantized_net(), *_with_graphs_inside(), found, attention]
+
+
+def _with_graphs_inside() -> list[bytes]:
+    """A branch, and a loop that collects and stops where it says."""
+    then = inner([("Mul", ["x", "two"], ["t"], {})], {}, ["t"], {"two": np.float32(2)})
+    other = inner([("Compress", ["z", "m"], ["e"], {"axis": 0})], {}, ["e"], {"m": FEW})
+    branch = model(
+        [("Neg", ["x"], ["z"], {}), ("ReduceMax", ["x"], ["high"], {"keepdims": 0}),
+         ("Greater", ["high", "one"], ["c"], {}),
+         ("If", ["c"], ["b"], {"then_branch": then, "else_branch": other}),
+         ("Tanh", ["b"], ["y"], {})],
+        {"x": (4, 3)}, ["y"], {"one": np.float32(1)},
+    )  # fmt: skip
+    body = inner(
+        [("Mul", ["v", "half"], ["h"], {}), ("Add", ["h", "bias"], ["w"], {}),
+         ("ReduceMax", ["w"], ["high"], {"keepdims": 0}), ("Greater", ["high", "low"], ["d"], {}),
+         ("Identity", ["w"], ["k"], {})],
+        {"i": "i", "c": "b", "v": "f"}, ["d", "w", "k"], {"half": np.float32(0.5)},
+    )  # fmt: skip
+    loop = model(
+        [("Loop", ["n", "", "x"], ["last", "all"], {"body": body}),
+         ("ReduceSum", ["all"], ["sum"], {"keepdims": 0}), ("Add", ["last", "sum"], ["y"], {})],
+        {"x": (2, 3)}, ["y"], {"n": np.array(6), "low": np.float32(0.1), "bias": floats(3)},
+    )  # fmt: skip
+    return [branch, loop]
 
 
 def change_bytes(file: bytes, rng: Rng) -> bytes:

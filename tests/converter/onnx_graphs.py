@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ir.graph import Array
 
+TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT64, "b": TensorProto.BOOL}
 Node = tuple[str, Sequence[str], Sequence[str], Mapping[str, object]]
 
 
@@ -64,6 +65,51 @@ def nested_functions(
         ],
     )
     return made.SerializeToString()  # type: ignore[no-any-return]
+
+
+def inner(
+    nodes: Sequence[Node],
+    inputs: Mapping[str, str],
+    outputs: Sequence[str],
+    arrays: Mapping[str, Array] | None = None,
+) -> onnx.GraphProto:
+    """A graph inside; its inputs are names and types; but for the counter i and the condition c
+    they have no shapes."""
+    return helper.make_graph(
+        [helper.make_node(k, i, o, **a) for k, i, o, a in nodes],
+        "inner",
+        [
+            helper.make_tensor_value_info(n, TYPES[t], [] if n in "ic" else None)
+            for n, t in inputs.items()
+        ],
+        [onnx.ValueInfoProto(name=n) for n in outputs],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in (arrays or {}).items()],
+    )
+
+
+def quantized_net() -> bytes:
+    """conv → relu → pool → matmul, with QuantizeLinear and DequantizeLinear around everything."""
+    rng = np.random.default_rng(0)
+    w, v = rng.integers(-127, 128, (4, 3, 3, 3)), rng.integers(-127, 128, (4, 5))
+    zero, zeros = np.zeros((), np.uint8), np.zeros(4, np.int8)
+
+    def ends(name: str, to: str, scale: str) -> list[Node]:
+        pair = [scale, "zero"]
+        return [("QuantizeLinear", [name, *pair], [f"{to}_q"], {}),
+                ("DequantizeLinear", [f"{to}_q", *pair], [to], {})]  # fmt: skip
+
+    return model(
+        [*ends("x", "a", "s"),
+         ("DequantizeLinear", ["w", "ws", "wz"], ["wf"], {"axis": 0}),
+         ("Conv", ["a", "wf"], ["b"], {"pads": [1, 1, 1, 1]}), ("Relu", ["b"], ["c"], {}),
+         *ends("c", "d", "t"),
+         ("GlobalAveragePool", ["d"], ["e"], {}), ("Flatten", ["e"], ["f"], {}),
+         ("DequantizeLinear", ["v", "s"], ["vf"], {}), ("MatMul", ["f", "vf"], ["y"], {})],
+        {"x": (2, 3, 6, 6)}, ["y"],
+        {"s": np.float32(0.02).reshape(()), "t": np.float32(0.05).reshape(()), "zero": zero,
+         "w": w.astype(np.int8), "ws": np.float32([0.01, 0.02, 0.005, 0.01]), "wz": zeros,
+         "v": v.astype(np.int8)},
+    )  # fmt: skip
 
 
 def one(

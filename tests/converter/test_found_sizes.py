@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 import lite_runtime as lite
 from converter import ConvertError, convert
 from ir.graph import Array
+from tests.converter.onnx_graphs import TYPES
 
-TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT64, "b": TensorProto.BOOL}
 Nodes = list[tuple[str, list[str], list[str], dict[str, object]]]
 
 
@@ -97,6 +97,16 @@ def test_expand_tile_and_constant_of_shape_by_inputs(tmp_path: Path) -> None:
         for s, t in [((2, 4, 3), (2, 1)), ((1, 1, 1), (1, 3)), ((2, 1, 3), (0, 2))]
     ]
     agrees(model, tmp_path / "m.ms", *feeds)
+
+
+def test_a_constant_is_stretched_to_a_free_size(tmp_path: Path) -> None:
+    nodes: Nodes = [
+        ("Shape", ["x"], ["n"], {}),
+        ("Expand", ["k", "n"], ["e"], {}),
+        ("Mul", ["x", "e"], ["y"], {}),
+    ]
+    model = made(nodes, {"x": ("f", ["n", 4])}, ["y"], {"k": np.array(3, np.float32)})
+    agrees(model, tmp_path / "m.ms", {"x": X[0]})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.converter.onnx_graphs import floats, model
 from tests.helpers import ROOT
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(len(originals())))
 def test_what_is_mutated_converts_whole(number: int, tmp_path: Path) -> None:
     convert(originals()[number], tmp_path / "m.ms")
 

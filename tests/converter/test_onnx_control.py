@@ -7,30 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from converter import ConvertError, convert
-from tests.converter.test_found_sizes import TYPES, Nodes, agrees, i64, made, narrow
-
-
-def inner(
-    nodes: Nodes,
-    inputs: dict[str, str],
-    outputs: list[str],
-    arrays: dict[str, object] | None = None,
-) -> onnx.GraphProto:
-    """A graph inside; its inputs are names and types; but for the counter i and the condition c
-    they have no shapes."""
-    return helper.make_graph(
-        [helper.make_node(k, i, o, **a) for k, i, o, a in nodes],
-        "inner",
-        [
-            helper.make_tensor_value_info(n, TYPES[t], [] if n in "ic" else None)
-            for n, t in inputs.items()
-        ],
-        [onnx.ValueInfoProto(name=n) for n in outputs],
-        [numpy_helper.from_array(np.asarray(a), n) for n, a in (arrays or {}).items()],
-    )
+from tests.converter.onnx_graphs import inner
+from tests.converter.test_found_sizes import Nodes, agrees, i64, made, narrow
 
 
 def floats(*shape: int, seed: int = 0) -> np.ndarray:

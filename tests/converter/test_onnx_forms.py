@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 import lite_runtime as lite
 from converter import convert
 from tests.converter.conformance import converted
-from tests.converter.onnx_graphs import floats, ints, model, one
+from tests.converter.onnx_graphs import floats, ints, model, one, quantized_net
 
 RNG = np.random.default_rng(0)
 VOLUME = (1, 4, 5, 6, 7)
@@ -99,30 +99,6 @@ def test_weights_of_half_the_bits_become_single(kind: int, tmp_path: Path) -> No
     )  # fmt: skip
     proto.graph.initializer.append(w)
     assert convert(proto.SerializeToString(), tmp_path / "m.ms", tol=1e-2).agrees
-
-
-def quantized_net() -> bytes:
-    """conv → relu → pool → matmul, with QuantizeLinear and DequantizeLinear around everything."""
-    w, v = RNG.integers(-127, 128, (4, 3, 3, 3)), RNG.integers(-127, 128, (4, 5))
-    zero, zeros = np.zeros((), np.uint8), np.zeros(4, np.int8)
-
-    def ends(name: str, to: str, scale: str) -> list[tuple[str, list[str], list[str], dict]]:
-        pair = [scale, "zero"]
-        return [("QuantizeLinear", [name, *pair], [f"{to}_q"], {}),
-                ("DequantizeLinear", [f"{to}_q", *pair], [to], {})]  # fmt: skip
-
-    return model(
-        [*ends("x", "a", "s"),
-         ("DequantizeLinear", ["w", "ws", "wz"], ["wf"], {"axis": 0}),
-         ("Conv", ["a", "wf"], ["b"], {"pads": [1, 1, 1, 1]}), ("Relu", ["b"], ["c"], {}),
-         *ends("c", "d", "t"),
-         ("GlobalAveragePool", ["d"], ["e"], {}), ("Flatten", ["e"], ["f"], {}),
-         ("DequantizeLinear", ["v", "s"], ["vf"], {}), ("MatMul", ["f", "vf"], ["y"], {})],
-        {"x": (2, 3, 6, 6)}, ["y"],
-        {"s": np.float32(0.02).reshape(()), "t": np.float32(0.05).reshape(()), "zero": zero,
-         "w": w.astype(np.int8), "ws": np.float32([0.01, 0.02, 0.005, 0.01]), "wz": zeros,
-         "v": v.astype(np.int8)},
-    )  # fmt: skip
 
 
 def test_a_model_with_quantizers_around_its_layers_is_computed_as_it_says(tmp_path: Path) -> None:
