@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cloud import interpreter
+from converter.child import in_a_child, reason
 from converter.errors import ConvertError
 from converter.items import Shapes
 from converter.onnx.reader import import_onnx, parse
@@ -115,28 +116,28 @@ def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[A
     return out
 
 
-def onnx_reference(source: Any, graph: Graph, shapes: Shapes) -> tuple[str, Reference]:
-    """The source model on ONNX Runtime where it is installed, else on onnx's own reference: its
-    name, and what it computes.
-
-    Raises ConvertError, also from the function, where the source does not run.
-    """
+def onnx_answers(
+    source: Any, graph: Graph, shapes: Shapes, inputs: Sequence[Arrays], most_s: int
+) -> tuple[str, list[list[Array]]]:
+    """What ran the source model, ONNX Runtime where it is installed, else onnx's own reference, and
+    its answers to the inputs. Raises ConvertError where it does not run, or not in `most_s`."""
     wanted = list(graph.output_names)
     model = str(source) if isinstance(source, (str, Path)) else source
     try:
-        run, name = _session(model, wanted, shapes), "ONNX Runtime"
-        if run is None:
-            run, name = _evaluator(model, wanted, shapes), "onnx's reference evaluator"
-    except Exception as e:  # whatever the two think of the model; their types are not public
-        raise ConvertError(f"the source model does not load: {_reason(e)}") from None
+        import onnxruntime  # noqa: F401
 
-    def reference(x: Arrays) -> list[Array]:
+        name, make = "ONNX Runtime", _session
+    except ImportError:
+        name, make = "onnx's reference evaluator", _evaluator
+
+    def work() -> list[list[Array]]:
         try:
-            return run(x)
-        except Exception as e:
-            raise ConvertError(f"the source model does not run: {_reason(e)}") from None
+            run = make(model, wanted, shapes)
+        except Exception as e:  # whatever the two think of the model; their types are not public
+            raise ConvertError(f"the source model does not load: {reason(e)}") from None
+        return [[np.asarray(a) for a in run(x)] for x in inputs]
 
-    return name, reference
+    return name, in_a_child(name, work, most_s)
 
 
 def steps_of(graph: Graph) -> list[float]:
@@ -259,12 +260,9 @@ def _check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
             raise ConvertError(f"{v!r} has {count} elements at {sizes}; want at most {MOST}")
 
 
-def _session(model: Any, wanted: Sequence[str], shapes: Shapes) -> Reference | None:
-    """ONNX Runtime, or None where it is not installed."""
-    try:
-        import onnxruntime as ort
-    except ImportError:
-        return None
+def _session(model: Any, wanted: Sequence[str], shapes: Shapes) -> Reference:
+    import onnxruntime as ort
+
     ort.set_default_logger_severity(4)
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1  # the sums of one thread are the same every time
@@ -310,7 +308,3 @@ def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator, below:
         return rng.integers(limits.min, limits.max + 1, shape).astype(v.dtype.numpy)
     high = {"bool": 2, "i32": below, "i64": below}.get(v.dtype.name, 100)
     return rng.integers(0, high, shape).astype(v.dtype.numpy)
-
-
-def _reason(e: Exception) -> str:
-    return f"{type(e).__name__}: {' '.join(str(e).split())}"

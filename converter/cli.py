@@ -65,6 +65,7 @@ def _run(args: argparse.Namespace) -> int:
         "max_drop": args.max_drop,
         "check": args.check,
         "check_data": _arrays(args.check_data),
+        "check_seconds": args.check_seconds,
         "tol": args.tol,
         "sign": _key(args.sign),
         "explain": args.explain,
@@ -291,6 +292,10 @@ def _add_checks(p: Any) -> None:
         help="inputs to compare on (default 4)",
     )
     p.add_argument("--check-data", metavar="F.npz", help="real inputs to compare on")
+    p.add_argument(
+        "--check-seconds", type=flags.positive, default=600, metavar="S",
+        help="how long the source model may run for that (600)",
+    )  # fmt: skip
     p.add_argument(
         "--tol",
         type=flags.tolerance,

@@ -33,6 +33,10 @@ class ConvertError(Exception):
     places: tuple[Place, ...] = ()
 
 
+class SourceTimeout(ConvertError):
+    """The source model runs for longer than it may."""
+
+
 class FixedSize(Exception):
     """A free size of the inputs that can be but one number: the model is read again with it."""
 

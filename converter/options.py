@@ -33,6 +33,7 @@ class Options:
     train: TrainSpec | None = None
     check: int = 4
     check_data: Arrays | None = None
+    check_seconds: int = 600
     tol: float | None = None
     sign: bytes | None = None
     metadata: Mapping[str, str] | None = None
@@ -49,6 +50,8 @@ class Options:
             raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
         if self.check < 1:
             raise ConvertError(f"check is {self.check}, want at least 1 input")
+        if self.check_seconds < 1:
+            raise ConvertError(f"check_seconds is {self.check_seconds}, want at least 1")
 
     @property
     def quantization(self) -> Quantization:

@@ -12,7 +12,7 @@ import numpy as np
 
 from converter import check
 from converter.budget import within_memory
-from converter.errors import ConvertError
+from converter.errors import ConvertError, SourceTimeout
 from converter.explain import Provenance, rows
 from converter.lineage import lineage
 from converter.memory import promises
@@ -276,6 +276,8 @@ class _Conversion:
                     self.entry, self.asked.check, data, self.model, below, free
                 )
                 return inputs, self.wanted(inputs)
+            except SourceTimeout:
+                raise
             except (ConvertError, IndexError) as e:
                 first = first or e
         assert first is not None
@@ -287,21 +289,21 @@ class _Conversion:
             self.report.reference = "PyTorch"
             run = answers(self.program, [v.name or "" for v in self.entry.inputs])
             return [run(x) for x in inputs]
-        reference: check.Reference | None = None
         if self.report.source_kind in ("onnx", "pt2"):
-            shapes = self.asked.shapes or {}
-            self.report.reference, reference = check.onnx_reference(self.source, self.entry, shapes)
-        elif self.report.source_kind == "tflite":
-            found = litert_answers(bytes_of(self.source) or b"", self.asked.outputs, inputs)
-            if found is not None:
-                self.report.reference, theirs = found
+            shapes, limit = self.asked.shapes or {}, self.asked.check_seconds
+            found = check.onnx_answers(self.source, self.entry, shapes, inputs, limit)
+            self.report.reference, theirs = found
+            return theirs
+        if self.report.source_kind == "tflite":
+            data, limit = bytes_of(self.source) or b"", self.asked.check_seconds
+            litert = litert_answers(data, self.asked.outputs, inputs, limit)
+            if litert is not None:
+                self.report.reference, theirs = litert
                 if self.report.reference == OPTIMISED and count_int8(self.entry):
                     self.report.rounds = True  # these round as they like
                     if self.asked.tol is None:
                         self.report.tolerance = max(self.report.tolerance, TOLERANCE["int8"])
                 return theirs
-        if reference is not None:
-            return [reference(x) for x in inputs]
         self.report.reference = OWN
         return check.run_stream(self.entry, inputs)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from converter.child import in_a_child, reason
 from converter.errors import ConvertError
 from converter.tflite.file import parse_tflite
 from converter.tflite.reader import entries_of, names_of, wanted_tensors
@@ -18,19 +15,18 @@ from ir.graph import Array
 
 REFERENCE, OPTIMISED = "LiteRT's reference kernels", "LiteRT's optimised kernels"
 LACKS = ("Didn't find op", "unresolved custom op")  # in its errors
-MOST_S = 600  # for all inputs; a loop of the model may have no end
 Answers = list[list[Array]]
 
 
 def litert_answers(
-    data: bytes, outputs: Sequence[str], inputs: Sequence[Mapping[str, Array]]
+    data: bytes, outputs: Sequence[str], inputs: Sequence[Mapping[str, Array]], most_s: int
 ) -> tuple[str, Answers] | None:
     """What kernels ran, and the outputs for one input after the other: arrays by input name.
 
     The model's variables live from input to input. Optimised kernels run where the reference ones
     lack an operator. None where LiteRT is not installed, or lacks an operator of the model (a
     custom one). `outputs`: tensors to give instead of the model's own. Raises ConvertError where
-    the model does not run; LiteRT has a process of its own, for a damaged model may end it.
+    the model does not run, or not in `most_s` seconds.
     """
     try:
         import ai_edge_litert.interpreter  # noqa: F401
@@ -38,56 +34,8 @@ def litert_answers(
         return None
     if entries_of(parse_tflite(data))["infer"].subgraph:
         return None  # its plain interface runs the first graph alone
-    found = in_a_child(lambda: _answers(data, outputs, inputs))
+    found = in_a_child("LiteRT", lambda: _answers(data, outputs, inputs), most_s)
     return None if found is None else (str(found[0]), found[1])
-
-
-def in_a_child(work: Callable[[], Any]) -> Any:
-    """What `work` returns, from a child process. Raises its ConvertError, and one if it dies."""
-    reads, writes = os.pipe()
-    with warnings.catch_warnings():  # the child uses nothing that threads of this process hold
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.close(reads)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(MOST_S)
-            with open(writes, "wb") as pipe:
-                pickle.dump(_outcome(work), pipe)
-            status = 0
-        finally:  # whatever was raised: the child never goes on as a second caller
-            os._exit(status)
-    os.close(writes)
-    try:
-        with open(reads, "rb") as pipe:
-            raw = pipe.read()
-    finally:
-        _, status = os.waitpid(child, 0)
-    if status or not raw:
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        if number == signal.SIGALRM:
-            raise ConvertError(f"the source model runs for more than {MOST_S} s on LiteRT")
-        raise ConvertError(
-            f"the source model ends LiteRT with {number or os.waitstatus_to_exitcode(status)}"
-        )
-    kind, found = pickle.loads(raw)
-    if kind == "error":
-        raise ConvertError(found)
-    return found
-
-
-def _outcome(work: Callable[[], Any]) -> tuple[str, Any]:
-    """What it returns as "ok", or what is wrong as "error"."""
-    try:
-        return "ok", work()
-    except ConvertError as e:
-        return "error", str(e)
-    except MemoryError:
-        return "error", "the source model needs more memory than there is"
-    except Exception as e:  # LiteRT's own errors are of any kind
-        return "error", f"the source model does not run: {_reason(e)}"
 
 
 def _answers(
@@ -95,7 +43,6 @@ def _answers(
 ) -> tuple[str, Answers] | None:
     from ai_edge_litert.interpreter import OpResolverType
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what it says on its way
     file = parse_tflite(data)
     graph, signature = file.subgraphs[0], entries_of(file)["infer"]
     names = names_of(graph, signature)
@@ -114,7 +61,7 @@ def _answers(
             arrays = {i: x[n].astype(element) for n, i, element in given}
             answers.append(_run(interpreter, ready, arrays, wanted))
     except (RuntimeError, ValueError) as e:
-        raise ConvertError(f"the source model does not run: {_reason(e)}") from None
+        raise ConvertError(f"the source model does not run: {reason(e)}") from None
     return name, answers
 
 
@@ -133,7 +80,7 @@ def _loaded(data: bytes, kind: Any, keep_all: bool) -> tuple[Any, bool] | None:
     except (RuntimeError, ValueError) as e:
         if any(text in str(e) for text in LACKS):
             return None
-        raise ConvertError(f"the source model does not load: {_reason(e)}") from None
+        raise ConvertError(f"the source model does not load: {reason(e)}") from None
     return interpreter, ready
 
 
@@ -161,7 +108,3 @@ def _run(
         interpreter.set_tensor(i, x)
     interpreter.invoke()
     return [np.array(interpreter.get_tensor(i)) for i in wanted]
-
-
-def _reason(e: Exception) -> str:
-    return f"{type(e).__name__}: {' '.join(str(e).split())}"

@@ -221,7 +221,7 @@ def outcome(file: bytes, target: Path) -> str:
     """written, refused, or what else happened, as text."""
     signal.alarm(SECONDS_EACH)
     try:
-        convert(file, target, check=1)
+        convert(file, target, check=1, check_seconds=10)
         return "written"
     except ConvertError as e:
         left = [p.name for p in target.parent.iterdir()]

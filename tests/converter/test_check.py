@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import numpy as np
 import pytest
 
 from converter import ConvertError
 from converter.check import _evaluator, _session, compare, sample_inputs
+from converter.child import in_a_child
+from converter.errors import SourceTimeout
 from ir.dtype import DType
 from ir.graph import Graph, Model, Value
 from ir.op import OPS
@@ -96,3 +102,13 @@ def test_onnx_runtime_and_the_evaluator_of_onnx_agree(exported: Exported) -> Non
         for a, b in zip(fast(x), slow(x), strict=True):
             assert len(a) == 3
             np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_a_source_that_ends_its_runtime_is_an_error_of_one_line() -> None:
+    with pytest.raises(ConvertError, match="the source model ends ONNX Runtime with 9"):
+        in_a_child("ONNX Runtime", lambda: os.kill(os.getpid(), signal.SIGKILL), 60)
+
+
+def test_a_source_that_never_ends_is_stopped_and_said_so() -> None:
+    with pytest.raises(SourceTimeout, match="runs for more than 1 s on ONNX Runtime"):
+        in_a_child("ONNX Runtime", lambda: time.sleep(60), 1)

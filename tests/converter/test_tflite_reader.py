@@ -13,9 +13,10 @@ import pytest
 
 import lite_runtime as lite
 from converter import ConvertError, TrainSpec, UnsupportedError, convert
+from converter.child import in_a_child
 from converter.cli import main
 from converter.tflite.file import Signature, parse_tflite
-from converter.tflite.litert import in_a_child, litert_answers
+from converter.tflite.litert import litert_answers
 from converter.tflite.reader import names_of, read_tflite
 from ir.graph import Array
 from tests.converter.tflite_cases import FLOAT, ONE, i
@@ -357,7 +358,7 @@ def test_the_command_takes_a_tflite_file(
 def test_what_the_reference_kernels_say_comes_from_a_process_of_its_own() -> None:
     pytest.importorskip("ai_edge_litert")
     x: dict[str, Array] = {"x": int8s(3, 40, seed=8)}
-    found = litert_answers(INT8["add"], [], [x, x])
+    found = litert_answers(INT8["add"], [], [x, x], 60)
     assert found is not None
     name, answers = found
     assert name == "LiteRT's reference kernels"
@@ -390,4 +391,4 @@ def test_what_lies_behind_the_outputs_that_are_asked_for_is_not_read(tmp_path: P
 
 def test_whatever_goes_wrong_in_the_child_is_an_error_of_the_caller() -> None:
     with pytest.raises(ConvertError, match="KeyError: 'x'"):
-        in_a_child(lambda: {}["x"])
+        in_a_child("LiteRT", lambda: {}["x"], 60)

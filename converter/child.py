@@ -1,0 +1,71 @@
+"""The source model runs in a process of its own: a damaged one may end it, or never end itself."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from converter.errors import ConvertError, SourceTimeout
+
+
+def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
+    """What `work` returns, from a child process. Raises its ConvertError, one if it dies, and
+    SourceTimeout after `most_s` seconds: a loop of the model may have no end.
+
+    `name`: what runs the source model, for errors.
+    """
+    reads, writes = os.pipe()
+    with warnings.catch_warnings():  # the child uses nothing that threads of this process hold
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reads)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the model's runtime says on its way
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(most_s)
+            with open(writes, "wb") as pipe:
+                pickle.dump(_outcome(work), pipe)
+            status = 0
+        finally:  # whatever was raised: the child never goes on as a second caller
+            os._exit(status)
+    os.close(writes)
+    try:
+        with open(reads, "rb") as pipe:
+            raw = pipe.read()
+    finally:
+        _, status = os.waitpid(child, 0)
+    if status or not raw:
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if number == signal.SIGALRM:
+            raise SourceTimeout(
+                f"the source model runs for more than {most_s} s on {name} (--check-seconds)"
+            )
+        raise ConvertError(
+            f"the source model ends {name} with {number or os.waitstatus_to_exitcode(status)}"
+        )
+    kind, found = pickle.loads(raw)
+    if kind == "error":
+        raise ConvertError(found)
+    return found
+
+
+def _outcome(work: Callable[[], Any]) -> tuple[str, Any]:
+    """What it returns as "ok", or what is wrong as "error"."""
+    try:
+        return "ok", work()
+    except ConvertError as e:
+        return "error", str(e)
+    except MemoryError:
+        return "error", "the source model needs more memory than there is"
+    except Exception as e:  # errors of others are of any kind
+        return "error", f"the source model does not run: {reason(e)}"
+
+
+def reason(e: Exception) -> str:
+    return f"{type(e).__name__}: {' '.join(str(e).split())}"
