@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from converter.errors import ConvertError, Place, UnsupportedError
+from lite_runtime.console import printable
 
 NAMED = 8  # places of one kind that a line names; all are in `places`
 MOST = 1000  # places after which nobody looks for more
@@ -46,7 +47,7 @@ class Problems:
         failed = kind not in self.known
         if failed:
             hint = nearest(node.op_type, node.domain, self.known)
-            self.places.append(Place(kind, node.name, index, "no such operator", hint))
+            self.places.append(_place(kind, node.name, index, "no such operator", hint))
         elif not depends:
             try:
                 read()
@@ -54,7 +55,7 @@ class Problems:
                 failed = True
                 self.first = self.first or e
                 reason = str(e).removeprefix(f"node {index} {node.op_type} {node.name!r}: ")
-                self.places.append(Place(kind, node.name, index, reason))
+                self.places.append(_place(kind, node.name, index, reason))
         if failed or depends:
             self.broken.update(name for name in node.output if name)
         if len(self.places) >= MOST:
@@ -90,6 +91,11 @@ def _standard_body(operator: str, domain: str) -> list[str]:
     except Exception:  # onnx's own error type is not public
         return []
     return sorted({n.op_type for n in schema.function_body.node}) if schema.has_function else []
+
+
+def _place(operator: str, name: str, index: int, reason: str, hint: str = "") -> Place:
+    """A place whose names, which may be any text, are one line."""
+    return Place(printable(operator), printable(name), index, reason, hint)
 
 
 def _with_places(error: ConvertError, places: Sequence[Place]) -> ConvertError:

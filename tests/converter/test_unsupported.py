@@ -55,6 +55,13 @@ def test_many_places_of_one_kind_are_counted_and_some_are_named(tmp_path: Path) 
     assert "Mystery ×20 (n0, n1, n2, n3, n4, n5, n6, n7 and 12 more; " in str(error)
 
 
+def test_names_of_any_text_stay_one_line(tmp_path: Path) -> None:
+    error = caught(
+        model([("Mys\nt\x01", ["x"], ["y"], {"name": "a\nb"})], {"x": (2,)}, ["y"]), tmp_path
+    )
+    assert str(error).startswith(r"unsupported operators: Mys\nt\x01 ×1 (a\nb; ")
+
+
 @pytest.mark.parametrize(
     ("operator", "domain", "hint"),
     [
