@@ -17,7 +17,7 @@ from ir.graph import Array
 CALIBRATION = 256  # examples
 # Photographs that come with the models, and the ImageNet classes that are right for them.
 PHOTOS = {"coffee.png": (967, 504), "baboon.jpg": (372,), "china.jpg": (698,)}
-CROPS = 40  # of each photograph, for agreement with float32
+CROPS = 64  # of each photograph, for agreement with float32
 SIDE = 224
 
 
@@ -106,7 +106,7 @@ class EfficientNetLite0(nn.Module):
         return self._fc(x.mean((2, 3)))  # type: ignore[no-any-return]
 
 
-def fashion(models: Path, out: Path, epochs: int = 2) -> Task:
+def fashion(models: Path, out: Path, epochs: int = 4) -> Task:
     """FashionNet after `epochs` over the training images, with the 10,000 of the test."""
     folder = models / "data/fashion-mnist"
     x, label = _images(folder, "train"), _labels(folder, "train")
@@ -129,7 +129,7 @@ def efficientnet(models: Path, out: Path) -> Task:
     if not path.exists():
         _export(net.eval(), path, (3, SIDE, SIDE))
     photos = [Image.open(p).convert("RGB") for p in sorted((models / "data/images").glob("*.*g"))]
-    known = [_crops(p, 8, seed=1) for p in photos]
+    known = [_crops(p, 16, seed=1) for p in photos]
     test = [_crops(p, CROPS, seed=2) for p in photos]
     return Task(
         "EfficientNet-Lite0", path, {"x": np.concatenate(known)}, {"x": np.concatenate(test)}, None

@@ -12,6 +12,8 @@ LEVELS = {8: 127, 4: 7}  # the largest stored number; scales are symmetric
 SHRINKS = np.linspace(1.0, 0.7, 13)  # of a group's largest weight, tried for its scale
 HALF_ERROR = 1e-3  # of scales that are stored in f16: far below that of what they scale
 LARGEST_HALF = 65504.0
+WHOLE = 1e-4  # how far a quotient of float32 may be from the integer that it stands for
+PROBE = 16  # weights of a row that are looked at first
 
 
 def stored_size(n: int, bits: int) -> int:
@@ -47,6 +49,30 @@ def compress(rows: Array, bits: int, group: int = 0) -> tuple[Array, Array | Non
     levels = _levels(parts, scale, bits).reshape(len(rows), -1)[:, : rows.shape[1]]
     stored = levels.astype(np.int8)
     return (_nibbles(stored) if bits == 4 else stored), scale
+
+
+def exact_levels(rows: Array) -> tuple[Array, Array] | None:
+    """(int8 [k, n], scale float32 [k]) whose products are the float32 rows [k, n], up to the last
+    bit; None where there are none such for all rows. Of several scales, the finest."""
+    most = np.abs(rows).max(axis=1, initial=0).astype(np.float64)
+    scale = np.where(most == 0, 1.0, most / LEVELS[8])
+    left = np.flatnonzero(most)
+    for level in (*range(LEVELS[8], 0, -1), LEVELS[8] + 1):
+        tried = most[left, None] / level
+        near = _all_whole(rows[left, :PROBE] / tried)
+        near[near] = _all_whole(rows[left[near]] / tried[near])
+        scale[left[near]] = tried[near, 0]
+        left = left[~near]
+        if not left.size:
+            break
+    levels = np.rint(rows / scale[:, None])
+    if left.size or levels.max(initial=0) > LEVELS[8]:
+        return None
+    return levels.astype(np.int8), scale.astype(np.float32)
+
+
+def _all_whole(rows: Array) -> Array:
+    return np.asarray((np.abs(rows - np.rint(rows)) <= WHOLE).all(axis=1))
 
 
 def expand(stored: Array, scale: Array | None, n: int, bits: int, group: int) -> Array:

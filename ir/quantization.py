@@ -76,6 +76,36 @@ def channel_multipliers(x_scale: float, w_scale: Array, y_scale: float) -> tuple
     return multiplier, shift
 
 
+def rounded_once(real: Array) -> tuple[Array, Array]:
+    """`multiplier` and `shift` of real numbers for sums that are rounded once: without a shift to
+    the right there is but one rounding. The multiplier then has fewer bits, still enough for all
+    but some ties."""
+    pairs = [quantize_multiplier(float(r)) for r in real]
+    fine = [
+        (m, s) if s >= 0 else (round(float(r) * 2**31), 0)
+        for r, (m, s) in zip(real, pairs, strict=True)
+    ]
+    multiplier, shift = np.array(fine, np.int64).T.astype(np.int32)
+    return multiplier, shift
+
+
+def half_multipliers(real: Array) -> tuple[Array, Array]:
+    """`multiplier` and `shift`, int32 [k], of float16 numbers, exactly. Raises ValueError for one
+    that is no finite number of at least 0."""
+    if not (np.isfinite(real).all() and (real >= 0).all()):
+        raise ValueError("multipliers in float16 that are no finite numbers of at least 0")
+    fraction, shift = np.frexp(real.astype(np.float64))
+    return (fraction * 2**31).astype(np.int32), np.where(fraction == 0, 0, shift).astype(np.int32)
+
+
+def halves_above(real: Array) -> Array:
+    """The least float16 that are no smaller than float64 numbers; infinity above the largest."""
+    with np.errstate(over="ignore"):
+        near = real.astype(np.float16)
+    above = np.nextafter(near, np.float16(np.inf))
+    return np.where(near < real, above, near)
+
+
 def add_attrs(a_scale: float, b_scale: float, y_scale: float) -> dict[str, int]:
     """The multipliers and shifts of quantized_add."""
     unit = 2 * max(a_scale, b_scale)

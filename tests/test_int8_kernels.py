@@ -28,10 +28,13 @@ def numbers(rng: Rng) -> dict[str, int]:
     return zeros | (whole if rng.random() < 0.7 else {"low": low, "high": high})
 
 
-def finish(rng: Rng, k: int, depth: int) -> tuple[Spec, Spec, Spec]:
+def finish(rng: Rng, k: int, depth: int) -> tuple[Spec, ...]:
     """Bias, multiplier, shift: mostly as layers have them, sometimes as far out as may be."""
     reach = int(np.log2(40 * np.sqrt(depth) + 1)) + 1
-    match rng.choice(["usual", "usual", "usual", "left", "wide", "exact"]):
+    match rng.choice(["usual", "usual", "half", "half", "left", "wide", "exact"]):
+        case "half":  # multipliers in float16, some of them below its normal numbers
+            real = rng.uniform(0, 3 * 2.0**-reach, k) * rng.choice([1, 1, 1, 1e-5, 0], k)
+            return ints(k, low=-2000, high=2000), exactly(real, DType.f16)
         case "left":  # shifts in both directions
             shift = ints(k, low=-3, high=4)
             return ints(k, low=-500, high=500), ints(k, low=2**30, high=2**31), shift

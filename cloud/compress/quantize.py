@@ -208,17 +208,17 @@ class _Quantizer:
         s, axis = self.as_stored(x), OUTPUT_AXIS[node.op.name]
         y_scale, y_zero = self.scale_of(node.results[0])
         bias = np.zeros(w.shape[axis]) if b is None else b.data  # type: ignore[attr-defined,union-attr]
-        w8, w_scale = self.weight(w, axis, np.abs(bias) / (s.scale * MOST_BIAS))  # type: ignore[arg-type]
+        w8, w_scale, ends = self.weight(  # type: ignore[arg-type]
+            w, axis, np.abs(bias) / (s.scale * MOST_BIAS), s.scale / y_scale
+        )
         bias = bias - self.moved_by(node, w8, w_scale)
-        multiplier, shift = q.channel_multipliers(s.scale, w_scale, y_scale)
         attrs = {k: a for k, a in node.attrs.items() if k != "activation"}
-        low, high = _clamp(node.attrs["activation"], y_scale, y_zero)
+        low, high = clamp_bounds(node.attrs["activation"], y_scale, y_zero)
         y = OPS[f"quantized_{node.op.name}"](
             s.value,
             w8,
             Constant(q.quantize_bias(bias, s.scale, w_scale)),
-            Constant(multiplier),
-            Constant(shift),
+            *map(Constant, ends),
             **attrs,
             x_zero=s.zero,
             y_zero=y_zero,
@@ -244,13 +244,24 @@ class _Quantizer:
             return np.asarray(change.sum(axis=(0, 1)) * mean)
         return np.asarray(change @ mean)
 
-    def weight(self, w: Weight | Constant, axis: int, least: Array) -> tuple[Value, Array]:
-        """The int8 weight and its scales, which are at least `least`.
+    def weight(
+        self, w: Weight | Constant, axis: int, least: Array, ratio: float
+    ) -> tuple[Value, Array, tuple[Array, ...]]:
+        """The int8 weight, its scales, which are at least `least`, and the multipliers: `ratio`
+        times the scales.
 
         A channel of tiny weights (of a batch norm that scales by almost 0) with a bias would need
-        a bias beyond 32 bits; a coarser weight is the smaller loss.
+        a bias beyond 32 bits; a coarser weight is the smaller loss. Scales are a little larger than
+        they need be, so that the multipliers are float16: 2 bytes a channel. A weight that several
+        layers read has one scale for all of them.
         """
         scale = np.maximum(q.symmetric_scale(w.data, axis), least).astype(np.float32)
+        halves = q.halves_above(scale.astype(np.float64) * ratio)
+        ends: tuple[Array, ...] = (halves,)
+        if self.count[w] > 1 or not np.isfinite(halves).all():
+            ends = q.channel_multipliers(ratio, scale, 1.0)
+        else:
+            scale = (halves.astype(np.float64) / ratio).astype(np.float32)
         key = (w, scale.tobytes())
         if key not in self.weights:
             stored = fixed_like(w, q.quantize_weight(w.data, scale, axis))
@@ -258,7 +269,7 @@ class _Quantizer:
             if w.name and others:
                 stored.name = f"{w.name}.{others + 1}"
             self.weights[key] = stored
-        return self.weights[key], scale
+        return self.weights[key], scale, ends
 
     def binary(self, node: Node, y: Value) -> Stored | None:
         """a op b in the scale of `y`: the result, or a clamp of it that its range carries out."""
@@ -321,7 +332,7 @@ class _Quantizer:
             return self.binary(made, node.results[0])  # type: ignore[return-value, arg-type]
         s = self.as_stored(x)  # type: ignore[arg-type]
         scale, zero = self.scale_of(node.results[0])
-        table = q.lookup_table(_function(node), (s.scale, s.zero), (scale, zero))
+        table = q.lookup_table(function_of(node), (s.scale, s.zero), (scale, zero))
         return Stored(OPS["quantized_lookup"](s.value, Constant(table)), scale, zero)
 
     def scale_of(self, v: Value) -> tuple[float, int]:
@@ -346,11 +357,11 @@ def names_of(node: Node) -> list[str]:
     return [node.source, *(v.name or "" for v in node.present_inputs if v.node is None)]
 
 
-def _function(node: Node) -> Callable[[Array], Array]:
+def function_of(node: Node) -> Callable[[Array], Array]:
     return lambda x: np.asarray(node.op.ref(x, **node.attrs))
 
 
-def _clamp(kind: Activation, scale: float, zero: int) -> tuple[int, int]:
+def clamp_bounds(kind: Activation, scale: float, zero: int) -> tuple[int, int]:
     """The bounds of the stored result that do what the activation does."""
     low = q.LOWEST if kind is Activation.none else max(q.LOWEST, zero)
     high = q.HIGHEST

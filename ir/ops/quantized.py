@@ -2,7 +2,8 @@
 
 Activations have one scale and zero point (attributes); weights one scale a channel and no zero
 point; accumulators are int32 and come back to int8 by a fixed-point multiplier and a shift, which
-ir/quantization.py makes from scales. `low` and `high` clamp the stored result (a fused relu).
+ir/quantization.py makes from scales; a layer's may also be one float16 a channel, whose integers
+are exact. `low` and `high` clamp the stored result (a fused relu).
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from ir.dtype import DType
-from ir.errors import AttrError, ShapeError
+from ir.errors import AttrError, DTypeError, ShapeError
 from ir.graph import shape_text
-from ir.op import NO_GRAD, case, ints, op
+from ir.op import NO_GRAD, case, exactly, ints, op
 from ir.ops.conv import conv2d, depthwise_conv2d
 from ir.ops.quant import check_numbers, int8s, store, types
 from ir.ops.rules import broadcast
 from ir.ops.windows import check_attrs, check_equal, check_image, pad_image, taps, window_count
-from ir.quantization import HIGHEST, LOWEST, scale_by_multiplier, wrap32
+from ir.quantization import HIGHEST, LOWEST, half_multipliers, scale_by_multiplier, wrap32
 
 
 def _layer(x, w, k, reach=8, **attrs):
@@ -28,19 +29,39 @@ def _layer(x, w, k, reach=8, **attrs):
     return case(int8s(*x), int8s(*w), bias, multiplier, shift, **attrs)
 
 
+def _halves(x, w, k, reach=8, **attrs):
+    """The same with multipliers in float16."""
+    real = np.random.default_rng(k).uniform(0.0, 3 * 2.0**-reach, k)
+    real[0] = 3 * 2.0**-24
+    bias = ints(k, low=-2000, high=2000)
+    return case(int8s(*x), int8s(*w), bias, exactly(real, DType.f16), **attrs)
+
+
 def _check_layer(name, k, bias, multiplier, shift, **attrs):
     check_numbers(name, **attrs)
     for what, shape in (("bias", bias), ("multiplier", multiplier), ("shift", shift)):
-        check_equal(name, what, shape, (k,))
+        if what != "shift" or shape is not None:
+            check_equal(name, what, shape, (k,))
 
 
 def _layer_types(name):
     i8, i32 = DType.i8, DType.i32
-    return types(name, i8, i8, i8, i32, i32, i32)
+
+    def rule(x, w, bias, multiplier, shift, **_):
+        found = (x, w, bias, multiplier, shift)
+        if found not in ((i8, i8, i32, i32, i32), (i8, i8, i32, DType.f16, None)):
+            raise DTypeError(
+                f"{name}: inputs of {list(found)}, want i8, i8, i32, then two of i32 or one of f16"
+            )
+        return i8
+
+    return rule
 
 
 def _finish(sums, bias, multiplier, shift, y_zero, low, high):
     """Exact sums [..,k], held in float64, to int8."""
+    if shift is None:
+        multiplier, shift = half_multipliers(multiplier)
     accumulator = wrap32(sums.astype(np.int64) + bias)
     return store(scale_by_multiplier(accumulator, multiplier, shift), y_zero, low, high)
 
@@ -71,6 +92,7 @@ def _conv_shape(
         _layer((1, 6, 6, 34), (19, 3, 3, 34), 19, reach=10, pads=(1, 1, 1, 1), x_zero=-20),
         _layer((3, 1, 2, 21), (34, 1, 1, 21), 34, x_zero=5, y_zero=-7),
         _layer((2, 1, 1, 6), (5, 1, 1, 6), 5, pads=(0, 1, 0, 0), x_zero=5),
+        _halves((1, 6, 6, 34), (19, 3, 3, 34), 19, reach=10, pads=(1, 1, 1, 1), x_zero=-20),
     ],
     kernels=("i8",),
     grad=NO_GRAD,
@@ -80,7 +102,7 @@ def quantized_conv2d(
     w,
     bias,
     multiplier,
-    shift,
+    shift=None,
     *,
     strides=(1, 1),
     pads=(0, 0, 0, 0),
@@ -94,6 +116,7 @@ def quantized_conv2d(
     """y = (conv2d(x - x_zero, w) + bias) * multiplier / 2^31 * 2^shift + y_zero, clamped
 
     x: i8 [n,h,w,c], w: i8 [k,r,s,c/groups], bias, multiplier, shift: i32 [k] -> y: i8 [n,p,q,k].
+    Without a shift multiplier is f16 and stands for itself.
     Sizes and attributes as in conv2d; places beyond the image hold x_zero. Jacob et al. 2018.
     """
     # Sums stay far below 2^53, so that float64, and with it BLAS, is exact.
@@ -126,6 +149,7 @@ def _depthwise_shape(
         _layer((1, 7, 8, 4), (3, 3, 4), 4, dilations=(2, 3), pads=(2, 3, 2, 3), high=50),
         _layer((1, 5, 5, 17), (3, 3, 17), 17, pads=(1, 1, 1, 1), x_zero=-20, y_zero=-128),
         _layer((1, 7, 6, 40), (5, 5, 40), 40, strides=(2, 2), pads=(2, 2, 2, 2), x_zero=127),
+        _halves((1, 5, 5, 17), (3, 3, 17), 17, pads=(1, 1, 1, 1), x_zero=-20),
     ],
     kernels=("i8",),
     grad=NO_GRAD,
@@ -135,7 +159,7 @@ def quantized_depthwise_conv2d(
     w,
     bias,
     multiplier,
-    shift,
+    shift=None,
     *,
     strides=(1, 1),
     pads=(0, 0, 0, 0),
@@ -175,12 +199,14 @@ def _linear_shape(x, w, bias, multiplier, shift, **attrs):
         _layer((33,), (5, 33), 5, x_zero=1),
         _layer((2, 24), (70, 24), 70, x_zero=1),
         _layer((5, 3, 37), (21, 37), 21, x_zero=-7, y_zero=-128),
+        _halves((5, 37), (21, 37), 21, x_zero=-7, y_zero=-128),
+        _halves((12, 37), (3, 37), 3, reach=9, x_zero=6),
     ],
     kernels=("i8",),
     grad=NO_GRAD,
 )
 def quantized_linear(
-    x, w, bias, multiplier, shift, *, x_zero=0, y_zero=0, low=LOWEST, high=HIGHEST
+    x, w, bias, multiplier, shift=None, *, x_zero=0, y_zero=0, low=LOWEST, high=HIGHEST
 ):
     """y = ((x - x_zero) w^T + bias) * multiplier / 2^31 * 2^shift + y_zero, clamped
 

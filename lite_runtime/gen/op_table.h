@@ -1323,9 +1323,9 @@ struct formula_attrs {
   {"compressed_linear", 247, 2, 4, 1, 0, false, "iic", {8}}, \
   {"compressed_gather", 248, 2, 3, 1, 0, false, "iii", {0}}, \
   {"decompress", 249, 1, 2, 1, 0, false, "iiI", {0}}, \
-  {"quantized_conv2d", 250, 5, 5, 1, 0, false, "IIIiiiii", {0}}, \
-  {"quantized_depthwise_conv2d", 251, 5, 5, 1, 0, false, "IIIiiii", {0}}, \
-  {"quantized_linear", 252, 5, 5, 1, 0, false, "iiii", {0}}, \
+  {"quantized_conv2d", 250, 4, 5, 1, 0, false, "IIIiiiii", {0}}, \
+  {"quantized_depthwise_conv2d", 251, 4, 5, 1, 0, false, "IIIiiii", {0}}, \
+  {"quantized_linear", 252, 4, 5, 1, 0, false, "iiii", {0}}, \
   {"quantized_add", 253, 2, 2, 1, 0, false, "iiiiiiiiiiii", {0}}, \
   {"quantized_mul", 254, 2, 2, 1, 0, false, "iiiiiii", {0}}, \
   {"quantized_mean", 255, 1, 1, 1, 0, false, "Ibiiiiii", {0}}, \

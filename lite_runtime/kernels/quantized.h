@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/half.h"
 #include "core/kernel.h"
 
 // Fixed-point arithmetic of int8 kernels, bit for bit that of ir/quantization.py and of TFLite's reference kernels.
@@ -50,27 +51,53 @@ Stored stored_of(const Attrs& attrs) {
   return {attrs.y_zero, attrs.low, attrs.high};
 }
 
-// The inputs of a layer on int8: bias, multiplier and shift of each channel.
+// A real number as multiplier / 2^31 * 2^shift.
+struct FixedPoint {
+  int32_t multiplier;
+  int shift;
+
+  bool valid() const { return is_multiplier(multiplier, shift); }
+
+  // Exactly `real`; of a number below 0 or none, one that is not valid.
+  static FixedPoint of(Half real) {
+    const int exponent = real.bits >> 10, fraction = real.bits & 0x3ff;  // the sign is the exponent's highest bit
+    if (exponent >= 31) return {-1, 0};
+    int multiplier = exponent == 0 ? fraction : fraction | 0x400, shift = std::max(exponent, 1) + 6;
+    if (multiplier == 0) return {0, 0};
+    for (; multiplier < 1 << 30; --shift) multiplier *= 2;
+    return {multiplier, shift};
+  }
+};
+
+// The inputs of a layer on int8: bias and multiplier of each channel, these as pairs of integers or as halves.
 struct Channels {
   const int32_t *bias, *multiplier, *shift;
+  const Half* real;
+
+  FixedPoint scale(int64_t k) const {
+    return real != nullptr ? FixedPoint::of(real[k]) : FixedPoint{multiplier[k], shift[k]};
+  }
 
   int8_t finish(int64_t sum, int channel, const Stored& stored) const {
-    return stored(scale_by_multiplier(wrap32(sum + bias[channel]), multiplier[channel], shift[channel]));
+    const FixedPoint by = scale(channel);
+    return stored(scale_by_multiplier(wrap32(sum + bias[channel]), by.multiplier, by.shift));
   }
 
   // They are data, so that a kernel looks at them before it trusts them.
   bool valid(int channels) const {
     for (int k = 0; k < channels; ++k) {
-      if (!is_multiplier(multiplier[k], shift[k])) return false;
+      if (!scale(k).valid()) return false;
     }
     return true;
   }
 };
 
-// Of a call with inputs x, w, bias, multiplier, shift.
+// Of a call with inputs x, w, bias, multiplier and, where multipliers are integers, shift.
 template <typename Attrs>
 Channels channels_of(const Call<Attrs>& call) {
-  return {call.in[2].i32(), call.in[3].i32(), call.in[4].i32()};
+  const Tensor* shift = call.optional(4);
+  if (shift == nullptr) return {call.in[2].i32(), nullptr, nullptr, call.in[3].template as<Half>()};
+  return {call.in[2].i32(), call.in[3].i32(), shift->i32(), nullptr};
 }
 
 }  // namespace lite

@@ -78,6 +78,25 @@ def test_a_multiplier_and_its_shift_stand_for_the_real_number(real: float) -> No
     assert math.isclose(multiplier * 2.0 ** (shift - 31), real, rel_tol=1e-9, abs_tol=2**-32)
 
 
+def test_a_multiplier_in_float16_stands_for_itself() -> None:
+    every = np.arange(31 << 10, dtype=np.uint16).view(np.float16)  # all that are finite
+    multiplier, shift = quantization.half_multipliers(every)
+    assert np.array_equal(multiplier * 2.0 ** (shift - 31.0), every.astype(np.float64))
+    assert ((multiplier == 0) | (multiplier >= 2**30)).all()
+    assert shift.min() == -23
+    with pytest.raises(ValueError, match="no finite numbers of at least 0"):
+        quantization.half_multipliers(np.array([-1], np.float16))
+
+
+def test_the_least_float16_above_a_number() -> None:
+    real = np.concatenate([RNG.uniform(0, 1, 50), [0, 2.0**-30, 0.5, 1e6]])
+    found = quantization.halves_above(real).astype(np.float64)
+    below = np.nextafter(found.astype(np.float16), np.float16(-1)).astype(np.float64)
+    assert (found >= real).all()
+    assert (below[:-1] < real[:-1]).all()
+    assert np.isinf(found[-1])
+
+
 @pytest.mark.parametrize("real", [-0.1, 2.0**30, math.inf, math.nan])
 def test_a_real_number_beyond_multipliers_is_refused(real: float) -> None:
     with pytest.raises(ValueError, match="want one from 0 to"):

@@ -33,7 +33,7 @@ from converter.tflite.rules.layers import (
 from converter.tflite.rules.parts import along, reshaped
 from ir.graph import Array, Constant, Value
 from ir.op import OPS
-from ir.quantization import HIGHEST, LOWEST, channel_multipliers, quantize_multiplier
+from ir.quantization import HIGHEST, LOWEST, channel_multipliers, rounded_once
 
 
 def _fits(call: Call, x: int, w: int, item: Item) -> bool:
@@ -56,25 +56,13 @@ def _finish(
     weights = np.broadcast_to(weights, (channels,))
     multiplier, shift = channel_multipliers(scale, weights, scale_of(call.y))
     if call.name == "FULLY_CONNECTED":
-        multiplier, shift = _rounded_once(scale * weights.astype(np.float64) / scale_of(call.y))
+        multiplier, shift = rounded_once(scale * weights.astype(np.float64) / scale_of(call.y))
     low, high = clamp_of(call)
     numbers = {"x_zero": zero, "y_zero": zero_of(call.y), "low": low, "high": high}
     given = np.zeros(channels, np.int32) if bias is None else bias
     if not isinstance(given, np.ndarray) or given.shape != (channels,) or given.dtype.kind != "i":
         raise ConvertError(f"a bias that is no {channels} known integers")
     return [Constant(a.astype(np.int32)) for a in (given, multiplier, shift)], numbers
-
-
-def _rounded_once(real: Array) -> tuple[Array, Array]:
-    """multiplier and shift for kernels that round once: without a shift to the right there is but
-    one rounding. The multiplier then has fewer bits, still enough for all but some ties."""
-    pairs = [quantize_multiplier(float(r)) for r in real]
-    fine = [
-        (m, s) if s >= 0 else (round(float(r) * 2**31), 0)
-        for r, (m, s) in zip(real, pairs, strict=True)
-    ]
-    multiplier, shift = np.array(fine, np.int64).T
-    return multiplier, shift
 
 
 def _moved(w: Array, call: Call, i: int) -> Array:

@@ -44,7 +44,7 @@ struct ResultWeights {
 template <class Isa, typename Weights>
 bool all_quick(const Channels& channels, int64_t results, const Weights& weights) {
   for (int64_t k = 0; k < results; ++k) {
-    if (!Isa::takes(weights(k), channels.bias[k], channels.shift[k])) return false;
+    if (!Isa::takes(weights(k), channels.bias[k], channels.scale(k).shift)) return false;
   }
   return true;
 }
@@ -62,15 +62,16 @@ void pack_parameters(const Channels& channels, bool quick, int64_t first, int wi
       const int64_t k = first + at;
       const ResultWeights of = weights(k);
       const int64_t start = channels.bias[k] - (Isa::kOffset + x_zero) * of.sum();
+      const FixedPoint by = channels.scale(k);
       to[lane] = wrap32(quick && Isa::kQuick ? start + (int64_t{1} << 31) : start);
       if (!quick || !Isa::kQuick) {
-        to[Isa::kLanes + lane] = channels.multiplier[k];
-        to[2 * Isa::kLanes + lane] = channels.shift[k];
+        to[Isa::kLanes + lane] = by.multiplier;
+        to[2 * Isa::kLanes + lane] = by.shift;
       } else if constexpr (Isa::kQuick) {
         const bool constant = of.none();
         store_quick(constant
                         ? Quick::always(channels.finish(0, static_cast<int>(k), stored))
-                        : Quick::of(channels.multiplier[k], channels.shift[k], stored.zero, Quick::has_sign(stored)),
+                        : Quick::of(by.multiplier, by.shift, stored.zero, Quick::has_sign(stored)),
                     Isa::kLanes, lane, to + Isa::kLanes);
       }
     }

@@ -8,13 +8,21 @@
 namespace lite {
 namespace {
 
-// Inputs x, w, bias, multiplier, shift of a layer with `channels` results, and its attributes.
+// Whether the inputs are as many as a layer's.
+template <typename Attrs>
+bool is_given(const Call<Attrs>& call) {
+  return call.inputs == 4 || call.inputs == 5;
+}
+
+// Inputs x, w, bias, multiplier and perhaps shift of a layer with `channels` results, and its attributes.
 template <typename Attrs>
 bool is_layer(const Call<Attrs>& call, int channels) {
-  if (call.inputs != 5 || call.in[0].dtype != DType::i8 || call.in[1].dtype != DType::i8) return false;
-  for (int i = 2; i < 5; ++i) {
-    if (call.in[i].dtype != DType::i32 || !is_vector(call.in[i], channels)) return false;
-  }
+  if (call.in[0].dtype != DType::i8 || call.in[1].dtype != DType::i8) return false;
+  const Tensor* shift = call.optional(4);
+  if (shift != nullptr && (shift->dtype != DType::i32 || !is_vector(*shift, channels))) return false;
+  const DType multiplier = shift != nullptr ? DType::i32 : DType::f16;
+  if (call.in[2].dtype != DType::i32 || call.in[3].dtype != multiplier) return false;
+  if (!is_vector(call.in[2], channels) || !is_vector(call.in[3], channels)) return false;
   return call.y().dtype == DType::i8 && is_int8(call.attrs.x_zero) && is_stored(call.attrs);
 }
 
@@ -53,7 +61,7 @@ void for_image(const Tensor& y, Value value) {
 CHECK(quantized_conv2d) {
   const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
   const int groups = call.attrs.groups;
-  return call.inputs == 5 && w.rank() == 4 && windows_fit(x, w.dim(1), w.dim(2), y, call.attrs) &&
+  return is_given(call) && w.rank() == 4 && windows_fit(x, w.dim(1), w.dim(2), y, call.attrs) &&
          is_layer(call, w.dim(0)) && groups >= 1 && x.dim(3) % groups == 0 && x.dim(3) / groups == w.dim(3) &&
          y.dim(3) == w.dim(0) && w.dim(0) % groups == 0;
 }
@@ -74,7 +82,7 @@ KERNEL(quantized_conv2d, i8, ref) {
 
 CHECK(quantized_depthwise_conv2d) {
   const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
-  return call.inputs == 5 && w.rank() == 3 && windows_fit(x, w.dim(0), w.dim(1), y, call.attrs) &&
+  return is_given(call) && w.rank() == 3 && windows_fit(x, w.dim(0), w.dim(1), y, call.attrs) &&
          is_layer(call, w.dim(2)) && x.dim(3) == w.dim(2) && y.dim(3) == w.dim(2);
 }
 KERNEL(quantized_depthwise_conv2d, i8, ref) {
@@ -92,7 +100,7 @@ KERNEL(quantized_depthwise_conv2d, i8, ref) {
 
 CHECK(quantized_linear) {
   const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
-  if (call.inputs != 5 || x.rank() < 1 || y.rank() != x.rank() || w.rank() != 2) return false;
+  if (!is_given(call) || x.rank() < 1 || y.rank() != x.rank() || w.rank() != 2) return false;
   for (int i = 0; i + 1 < x.rank(); ++i) {
     if (x.dim(i) != y.dim(i)) return false;
   }

@@ -126,8 +126,11 @@ void pad_image(const Layer& layer, const int8_t* x, int64_t depth, T edge, T* im
 
 // bias, multiplier and shift of channels [first, first + n), each in `block` places.
 inline void pack_channels(const Channels& from, int64_t first, int64_t n, int64_t block, int32_t* to) {
-  for (const int32_t* part : {from.bias, from.multiplier, from.shift}) {
-    for (int64_t i = 0; i < block; ++i) *to++ = i < n ? part[first + i] : 0;
+  for (int64_t i = 0; i < block; ++i, ++to) {
+    const FixedPoint by = i < n ? from.scale(first + i) : FixedPoint{0, 0};
+    to[0] = i < n ? from.bias[first + i] : 0;
+    to[block] = by.multiplier;
+    to[2 * block] = by.shift;
   }
 }
 
