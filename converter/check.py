@@ -267,7 +267,8 @@ def _session(model: Any, wanted: Sequence[str], shapes: Shapes) -> Reference:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1  # the sums of one thread are the same every time
     proto = _changed(model, wanted, shapes)
-    if any(n.op_type == "QuantizeLinear" for n in (proto or parse(model)).graph.node):
+    integers = ("QuantizeLinear", "DequantizeLinear")
+    if any(n.op_type in integers for n in (proto or parse(model)).graph.node):
         # Its optimised kernels on integers are off where the processor saturates.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     given = model if proto is None else proto.SerializeToString()

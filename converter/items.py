@@ -21,6 +21,7 @@ from ir.symbol import Dim, Expr, maximum
 
 Item = Value | Array | None
 Shapes = Mapping[str, Sequence[int | str]]
+SMALL = "source.weights"  # metadata: of how many bits, where the source has some of fewer than 32
 MOST = 2**28  # elements of an array that is computed while reading
 # What a rule may run into: shapes that do not fit, attributes that are missing or of another kind.
 RULE_ERRORS = (

@@ -18,7 +18,7 @@ from converter.lineage import lineage
 from converter.memory import promises
 from converter.onnx.reader import parse
 from converter.options import Arrays, Options
-from converter.passes import LAST_PASSES, PASSES, Pass, with_allowed
+from converter.passes import LAST_PASSES, PASSES, Pass, with_allowed, with_stored
 from converter.quantization import TOLERANCE, Found
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
@@ -93,8 +93,10 @@ class _Conversion:
         if self.program is not None:
             source = to_onnx(self.program)
         self.source, self.asked, self.report = source, asked, report
-        self.passes = with_allowed(passes, asked.allow)
         self.model, report.source_kind, report.source_bytes = read(source, asked)
+        self.passes: Sequence[Pass] = with_allowed(passes, asked.allow)
+        if not asked.quantization:
+            self.passes = with_stored(self.passes, self.model.metadata)
         if self.program is not None:
             report.source_kind = "pt2"
         if "infer" not in self.model.entries:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from cloud.compress.quantize import Quantized, Stored, check_patterns, names_of
-from ir.compression import BLOCK, compress
+from ir.compression import BLOCK, compress, exact_levels
 from ir.dtype import DType
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
 from ir.op import OPS
@@ -45,15 +45,17 @@ def compressed_weights(
     *,
     keep_float: Sequence[str] = (),
     keep: Container[Node] = (),
+    exactly: bool = False,
 ) -> Quantized:
-    """The graph with its large fixed weights stored as `scheme` says.
+    """The graph with its large fixed weights stored as `scheme` says; `exactly`: those alone that
+    lose nothing by that, in rows of one scale.
 
     Nodes in `keep`, and those whose source or weight matches a pattern of `keep_float`, keep
     theirs. With 8 and 4 bits so do depthwise convolutions, whose weights are few, and vectors.
     Raises GraphError for a pattern that matches nothing.
     """
     check_patterns(graph, keep_float)
-    walk = _Compressor(scheme)
+    walk = _Compressor(scheme, exactly)
     stored: dict[Value, Value] = {}
 
     def change(node: Node, inputs: Sequence[Value | None]) -> Value | None:
@@ -70,8 +72,8 @@ def compressed_weights(
 class _Compressor:
     """Makes nodes on stored weights; a weight that several nodes read is stored once."""
 
-    def __init__(self, scheme: Scheme) -> None:
-        self.scheme = scheme
+    def __init__(self, scheme: Scheme, exactly: bool) -> None:
+        self.scheme, self.exactly = scheme, exactly
         self.made: dict[tuple[Value, int], tuple[Value, Value | None] | None] = {}
         self.attrs = {"bits": scheme.bits, "group": scheme.group}
 
@@ -112,11 +114,25 @@ class _Compressor:
         if not np.isfinite(rows).all():
             return None  # the masks of attention
         try:
-            data, scale = compress(rows, self.scheme.bits, self.scheme.group)
+            found = self._exact(rows) if self.exactly else self._compressed(rows)
         except ValueError:  # beyond float16
             return None
+        if found is None:
+            return None
+        data, scale = found
         name = v.name or "weight"
         return _leaf(name, data), None if scale is None else _leaf(f"{name}.scale", scale)
+
+    def _compressed(self, rows: Array) -> tuple[Array, Array | None]:
+        return compress(rows, self.scheme.bits, self.scheme.group)
+
+    def _exact(self, rows: Array) -> tuple[Array, Array | None] | None:
+        """The same for rows that are such numbers already."""
+        if self.scheme.bits == 16:
+            data, _ = compress(rows, 16)
+            return (data, None) if np.array_equal(data.astype(np.float32), rows) else None
+        found = exact_levels(rows)
+        return None if found is None else (found[0], found[1][:, None])
 
 
 def _leaf(name: str, data: Array) -> Weight:

@@ -18,6 +18,7 @@ import numpy as np
 from converter.errors import ConvertError, FixedSize
 from converter.items import (
     RULE_ERRORS,
+    SMALL,
     Item,
     Items,
     Shapes,
@@ -35,6 +36,7 @@ from ir.graph import Graph, Model, Value, Weight
 from ir.ops.shaping import cast
 from ir.symbol import symbol, symbols
 
+SMALL_TYPES = {2: "8 bits", 3: "8 bits", 10: "16 bits", 16: "16 bits"}  # by ONNX's numbers
 DOMAINS = ("", "ai.onnx")
 
 
@@ -80,6 +82,8 @@ def _read(proto: Any, shapes: Shapes, outputs: Sequence[str], fixed: Mapping[str
     types = {o.name: o.type.tensor_type.elem_type for o in graph.output}
     results = tuple(_declared(onnx, as_value(env.find(n)), types.get(n, 0)) for n in wanted)
     metadata = {"source": f"onnx opset {opset}", "producer": proto.producer_name}
+    kept = {SMALL_TYPES.get(t.data_type, "") for t in graph.initializer}
+    metadata[SMALL] = ", ".join(sorted(kept - {""}))
     metadata["fixed"] = ", ".join(f"{name} = {size}" for name, size in fixed.items())
     entry = Graph(tuple(inputs), results, tuple(wanted))
     return Model({"infer": entry}, {k: v for k, v in metadata.items() if v})

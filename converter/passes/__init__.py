@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from converter.items import SMALL
 from converter.passes.approximate_gelu import approximate_gelu
 from converter.passes.find_activation import find_activation
 from converter.passes.find_attention import find_attention
+from converter.passes.find_int8 import find_int8
 from converter.passes.find_layer_norm import find_layer_norm
 from converter.passes.fuse_bias import fuse_bias
 from converter.passes.fuse_pad import fuse_pad
+from converter.passes.keep_stored import keep_stored
 from converter.passes.share_weights import share_weights
 from converter.passes.unique_names import unique_names
 from ir.graph import Graph
@@ -31,6 +34,7 @@ PASSES: tuple[Pass, ...] = (
     find_layer_norm,
     find_activation,
     fuse_activation,
+    find_int8,
     common_subexpression,
     dead_code,
     share_weights,
@@ -39,6 +43,11 @@ PASSES: tuple[Pass, ...] = (
 
 # Passes that change the function a little, and so run only where they are allowed by name.
 ALLOWED: dict[str, Pass] = {"approximate-gelu": approximate_gelu}
+
+
+def with_stored(passes: Sequence[Pass], metadata: Mapping[str, str]) -> Sequence[Pass]:
+    """The passes, and what keeps small weights small where the source has some."""
+    return [*passes, keep_stored] if SMALL in metadata else passes
 
 
 def with_allowed(passes: Sequence[Pass], allow: Sequence[str]) -> list[Pass]:

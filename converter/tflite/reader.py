@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError, UnsupportedError
-from converter.items import RULE_ERRORS, Item, Shapes, as_value, identifier, narrow
+from converter.items import RULE_ERRORS, SMALL, Item, Shapes, as_value, identifier, narrow
 from converter.tflite.file import Operator, Signature, Subgraph, Tensor, TfliteFile, parse_tflite
 from converter.tflite.rules import MOVES, PLAIN, RULES, STORED, Call, Reader
 from converter.tflite.rules.common import (
@@ -94,6 +94,10 @@ def _read(
     producer = "".join(c for c in file.description if c.isprintable())
     metadata = {"source": f"tflite version {file.version}", "producer": producer[:MOST_TEXT]}
     metadata[DYNAMIC] = "weights of 8 bits" if reader.is_dynamic else ""
+    tensors = [t for g in file.subgraphs for t in g.tensors if t.data is not None]
+    kept = ["8 bits"] if reader.is_dynamic else []
+    kept += ["16 bits"] if any(t.element == np.float16 for t in tensors) else []
+    metadata[SMALL] = ", ".join(sorted(kept))
     metadata[WIDE] = "16 bits" if any(is_wide(t) for g in file.subgraphs for t in g.tensors) else ""
     return Model(graphs, {k: v for k, v in metadata.items() if v})
 

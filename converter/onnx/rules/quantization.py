@@ -12,7 +12,7 @@ from converter.items import Item, as_type, as_value, axis_of, compute, shape_of,
 from converter.onnx.rules.common import Reader, rule
 from converter.onnx.rules.windows import to_channels_first, to_channels_last, window
 from ir.dtype import DType
-from ir.graph import Value
+from ir.graph import Value, Weight
 from ir.ops.compare import equal, where
 from ir.ops.elementwise import add, clip, div, maximum, minimum, mul, sub
 from ir.ops.elementwise import round as rounded
@@ -25,6 +25,7 @@ from ir.ops.shaping import cast, pad, reshape, slice, transpose
 def _spread(p: Item, x: Item, attrs: dict[str, Any]) -> Item:
     """A scale or zero point in a shape that stretches to x: one for all, for each place along an
     axis, or for each block along it."""
+    p = p.data if isinstance(p, Weight) else p  # scales do not train
     shape, dims = shape_of(p), shape_of(x)
     if len(shape) == 0 or (len(shape) == 1 and shape[0] == 1):
         return compute(reshape, p, shape=())

@@ -1,0 +1,103 @@
+"""Models with quantizers around their layers, as ONNX Runtime makes them, run on int8."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnxruntime import quantization
+
+import lite_runtime as lite
+from converter import convert
+from converter.onnx.reader import read_onnx
+from converter.passes import find_int8
+from ir.compression import exact_levels
+from tests.converter.onnx_graphs import floats, ints, model, quantized_net
+
+HALVES = {"kernel_shape": [2, 2], "strides": [2, 2]}
+RNG = np.random.default_rng(5)
+
+
+def net() -> bytes:
+    """Convolutions, a residual sum, a join, pools, sigmoid, a product and a linear layer."""
+    return model(
+        [("Conv", ["x", "w0", "b0"], ["a"], {"pads": [1, 1, 1, 1]}), ("Relu", ["a"], ["b"], {}),
+         ("Conv", ["b", "w1", "b0"], ["c"], {"pads": [1, 1, 1, 1], "group": 8}),
+         ("Clip", ["c", "low", "six"], ["d"], {}), ("Add", ["b", "d"], ["e"], {}),
+         ("Relu", ["e"], ["f"], {}), ("MaxPool", ["f"], ["g"], HALVES),
+         ("AveragePool", ["f"], ["h"], HALVES),
+         ("Concat", ["g", "h"], ["i"], {"axis": 1}), ("Sigmoid", ["i"], ["j"], {}),
+         ("Mul", ["i", "j"], ["k"], {}), ("Transpose", ["k"], ["l"], {"perm": [0, 2, 3, 1]}),
+         ("Reshape", ["l", "flat"], ["m"], {}), ("Gemm", ["m", "w2", "b2"], ["y"], {"transB": 1})],
+        {"x": (2, 3, 8, 8)}, ["y"],
+        {"w0": floats(8, 3, 3, 3), "b0": floats(8), "w1": floats(8, 1, 3, 3, seed=1),
+         "low": np.array(0, np.float32), "six": np.array(6, np.float32), "flat": ints(2, -1),
+         "w2": floats(10, 1024 // 4, seed=2), "b2": floats(10)},
+    )  # fmt: skip
+
+
+class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self) -> None:
+        rng = np.random.default_rng(1)
+        shape = (2, 3, 8, 8)
+        self.left = iter([{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(8)])
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return next(self.left, None)
+
+
+@pytest.mark.parametrize("activations", ["QInt8", "QUInt8"])
+@pytest.mark.parametrize("each", [False, True])
+def test_a_model_that_onnx_runtime_quantized_runs_on_int8(
+    activations: str, each: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "net.onnx").write_bytes(net())
+    source = tmp_path / "qdq.onnx"
+    quantization.quantize_static(
+        tmp_path / "net.onnx", source, Samples(), per_channel=each,
+        quant_format=quantization.QuantFormat.QDQ, weight_type=quantization.QuantType.QInt8,
+        activation_type=getattr(quantization.QuantType, activations),
+    )  # fmt: skip
+    report = convert(source, tmp_path / "m.ms")
+    kinds = ["conv2d", "depthwise_conv2d", "add", "mul", "avg_pool2d"]
+    kinds += [] if each else ["linear"]  # its scales stand along the other axis
+    for kind in kinds:
+        assert report.nodes[f"quantized_{kind}"] == 1, kind
+    assert report.nodes["quantized_lookup"] == 1
+    assert each or not {"conv2d", "add", "mul", "round", "div"} & set(report.nodes)
+    x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    want = ort.InferenceSession(str(source), options).run(None, {"x": x})[0]
+    (got,) = lite.load(tmp_path / "m.ms").run({"x": x}).values()
+    step = np.diff(np.unique(want)).min()
+    assert np.abs(got - want).max() < 2.5 * step
+
+
+def test_what_is_not_quantized_again_stays_float_with_weights_of_int8(tmp_path: Path) -> None:
+    report = convert(quantized_net(), tmp_path / "m.ms")
+    assert report.nodes["quantized_conv2d"] == 1
+    assert report.nodes["linear"] == 1
+
+
+def test_a_layer_that_something_else_reads_stays_float() -> None:
+    proto = onnx.load_from_string(quantized_net())
+    proto.graph.output.append(onnx.ValueInfoProto(name="c"))
+    graph = read_onnx(proto).entries["infer"]
+    assert not any(n.op.name.startswith("quantized_conv") for n in find_int8(graph).nodes)
+
+
+@pytest.mark.parametrize("high", [127, 40, 1])
+def test_integers_times_a_scale_are_found_again(high: int) -> None:
+    levels = RNG.integers(-high, high + 1, (50, 30)).astype(np.int8)
+    rows = levels * RNG.uniform(1e-6, 10, (50, 1)).astype(np.float32)
+    found = exact_levels(rows)
+    assert found is not None
+    np.testing.assert_allclose(found[0] * found[1][:, None], rows, rtol=1e-6)
+
+
+def test_numbers_that_no_scale_gives_are_not_called_integers() -> None:
+    assert exact_levels(RNG.standard_normal((20, 30)).astype(np.float32)) is None
