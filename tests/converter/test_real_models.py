@@ -10,7 +10,10 @@ import pytest
 
 import lite_runtime as lite
 from converter import convert
+from converter.onnx.reader import read_onnx
+from converter.passes import PASSES
 from ir.graph import Array
+from ir.passes import applied
 from tests.converter.real_inputs import (
     channels_first,
     face,
@@ -165,3 +168,20 @@ def test_a_quantized_network_keeps_its_integers(tmp_path: Path) -> None:
     )
     assert report.rounds
     assert report.agrees
+    assert report.target_bytes < 1.01 * report.source_bytes
+    assert report.int8_nodes == 74
+    assert report.nodes["quantized_conv2d"] == 53
+
+
+CNNS = (
+    "aecmos_a", "ch_PP-OCRv4_det_infer", "ch_ppocr_mobile_v2.0_cls_infer", "dnsmos_model_v8",
+    "effword_resnet50_qdq_int8", "mtcnn_onet", "mtcnn_pnet", "mtcnn_rnet", "oww_embedding_model",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CNNS)
+def test_one_transpose_at_most_is_left_in_a_network_of_convolutions(name: str) -> None:
+    graph = applied(PASSES, read_onnx(path_of(f"onnx/{name}.onnx")).entries["infer"])
+    kinds = [n.op.name for n in graph.nodes]
+    assert kinds.count("transpose") <= 1
+    assert any("conv2d" in kind for kind in kinds)
