@@ -85,21 +85,23 @@ def watch(
     samples: Samples,
     *,
     most: int | None = None,
+    size: int | None = None,
     engine: str = "lite",
 ) -> Iterator[list[Array]]:
     """What `values`, computed from the graph's inputs, are for each batch of the samples.
 
-    `most`: as many examples are enough.
+    `most`: as many examples are enough. `size`: of a batch, by default `batch_size`.
     """
     names = tuple(f"v{i}" for i in range(len(values)))
     watched = Graph(graph.inputs, tuple(values), names)
     runner = engine_for(Model({"infer": watched}), engine)
-    for batch in _batches(graph, samples, _batch_size(graph, values), most):
+    for batch in _batches(graph, samples, size or batch_size(graph, values), most):
         seen = runner.run("infer", batch)
         yield [seen[name] for name in names]
 
 
-def _batch_size(graph: Graph, values: Sequence[Value]) -> int:
+def batch_size(graph: Graph, values: Sequence[Value]) -> int:
+    """How many examples a batch has, so that the values of all take no more than BATCH_BYTES."""
     ones = dict.fromkeys(graph.symbols, 1)
     example = sum(
         v.dtype.size_bytes * int(np.prod([float(evaluate(d, ones)) for d in v.shape]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloud.compress.calibrate import Samples, watch
+from cloud.compress.calibrate import Samples, batch_size, watch
 from cloud.compress.quantize import MOVES, Quantized
 from ir.graph import Array, Node
 
@@ -39,10 +39,12 @@ def layer_noise(quantized: Quantized, samples: Samples) -> list[LayerNoise]:
     The value of the float graph is the signal; what the quantized graph differs by is the noise.
     """
     stored = [(v, s) for v, s in quantized.stored.items() if v.node]
-    floats = watch(quantized.source, [v for v, _ in stored], samples, most=EXAMPLES)
-    ints = watch(quantized.graph, [s.value for _, s in stored], samples, most=EXAMPLES)
+    values = [v for v, _ in stored]
+    batch = {"most": EXAMPLES, "size": batch_size(quantized.source, values)}
+    floats = watch(quantized.source, values, samples, **batch)
+    ints = watch(quantized.graph, [s.value for _, s in stored], samples, **batch)
     signal, noise = np.zeros(len(stored)), np.zeros(len(stored))
-    for want, got in zip(floats, ints, strict=False):
+    for want, got in zip(floats, ints, strict=True):
         for i, (_, s) in enumerate(stored):
             real = (got[i].astype(np.float64) - s.zero) * s.scale
             signal[i] += np.square(want[i], dtype=np.float64).sum()

@@ -237,3 +237,13 @@ def test_decibels_are_those_of_the_definition() -> None:
     assert sqnr_db([want], [want + np.float32([0.3, -0.4])]) == pytest.approx(20, abs=1e-4)
     assert sqnr_db([want], [want]) == np.inf
     assert sqnr_db([want * 0], [want]) == -np.inf
+
+
+def test_noise_of_large_images_is_measured_on_the_same_examples() -> None:
+    # A batch of what is watched in float32 is smaller than one of int8.
+    w = frozen(24, 1, 1, 1)
+    image = Value((symbol("batch"), 1024, 1024, 1), name="x")
+    graph = Graph((image,), (ops.conv2d(image, w),))
+    x = {"x": np.linspace(-1, 1, 4 << 20, dtype=np.float32).reshape(4, 1024, 1024, 1)}
+    (found,) = layer_noise(calibrated(graph, x).quantized(), x)
+    assert found.sqnr_db > 35
