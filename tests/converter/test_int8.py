@@ -55,11 +55,11 @@ def test_the_runtime_gives_the_bits_of_the_interpreter(
     np.testing.assert_array_equal(lite.load(tmp_path / "m.ms", threads=2).run(x), want)
 
 
-def test_a_mobilenet_of_real_width_shrinks_to_less_than_three_tenths(tmp_path: Path) -> None:
+def test_a_mobilenet_of_real_width_shrinks_to_27_percent(tmp_path: Path) -> None:
     net = mobilenet_v2(width=1.0, classes=100).eval()
     source = export(net, tmp_path / "m.onnx", (3, 32, 32), free_batch=False)
     report = int8(source, tmp_path / "m.ms", "mobilenet_v2")
-    assert report.target_bytes <= 0.3 * source.stat().st_size
+    assert report.target_bytes <= 0.27 * source.stat().st_size
 
 
 def test_the_report_ranks_layers_by_their_noise(exported: Exported, tmp_path: Path) -> None:
