@@ -6,6 +6,8 @@ The folder of `MINDSPAN_MODELS` holds them; tests of them are skipped, aloud, wh
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import wave
 from pathlib import Path
 
@@ -73,3 +75,47 @@ def face(image: Image.Image, size: int) -> Array:
     """[1, size, size, 3] as MTCNN takes it: columns first, -1 to 1."""
     x = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR), np.float32)
     return ((x - 127.5) / 128).transpose(1, 0, 2)[None]
+
+
+def sound(path: Path) -> Array:
+    """int16 at 16 kHz"""
+    if path.suffix == ".raw":
+        return np.fromfile(path, np.int16)
+    with wave.open(str(path)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+        rate = file.getframerate()
+    at = np.arange(int(len(samples) * 16000 / rate)) * rate / 16000
+    return np.interp(at, np.arange(len(samples)), samples).astype(np.int16)
+
+
+def spoken(text: str, voice: str, folder: Path) -> Array:
+    """`text` by a voice of espeak-ng. Skips the test where that is not installed."""
+    program = shutil.which("espeak-ng")
+    if program is None:
+        pytest.skip("espeak-ng is not installed, which says the words")
+    path = folder / f"{voice}.wav"
+    subprocess.run([program, "-v", voice, "-w", str(path), text], check=True)
+    return sound(path)
+
+
+def mels(samples: Array) -> Array:
+    """[frames, 32] of numbers at 16 kHz as the wake words of openWakeWord take them: decibels of
+    mel bands from 60 to 3,800 Hz in windows of 25 ms, one each 10 ms, no lower than 80 below the
+    loudest; by 10, and 2 more."""
+    starts = np.arange(0, len(samples) - 511, 160)
+    window = np.zeros(512)
+    window[56:456] = np.hanning(401)[:400]
+    pieces = samples[starts[:, None] + np.arange(512)] * window
+    power = np.abs(np.fft.rfft(pieces)) ** 2 @ _mel_bands()
+    loud = 10 * np.log10(np.maximum(power, 1e-10))
+    return (np.maximum(loud, loud.max() - 80) / 10 + 2).astype(np.float32)
+
+
+def _mel_bands() -> Array:
+    """[257, 32] triangles of one area, evenly on Slaney's scale (1998)."""
+    steps = np.linspace(60 * 3 / 200, 15 + np.log(3.8) * 27 / np.log(6.4), 34)
+    edges = np.where(steps < 15, steps * 200 / 3, 1000 * np.exp((steps - 15) * np.log(6.4) / 27))
+    low, middle, high = edges[:-2], edges[1:-1], edges[2:]
+    hertz = np.linspace(0, 8000, 257)[:, None]
+    sides = np.minimum((hertz - low) / (middle - low), (high - hertz) / (high - middle))
+    return np.maximum(sides, 0) * 2 / (high - low)

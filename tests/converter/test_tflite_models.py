@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import wave
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,7 @@ import lite_runtime as lite
 from converter import convert
 from converter.tflite.file import parse_tflite
 from ir.graph import Array
-from tests.converter.real_inputs import path_of, picture
+from tests.converter.real_inputs import path_of, picture, sound, spoken
 
 REFERENCE = "LiteRT's reference kernels"
 MODELS = [
@@ -84,27 +81,6 @@ def test_the_person_is_in_the_middle_of_the_picture(tmp_path: Path) -> None:
     assert y[72, 128] > 0.99
     assert y[:20, :20].max() < 0.01  # the corners are a flag and a shuttle
     assert y[:20, -20:].max() < 0.01
-
-
-def sound(path: Path) -> Array:
-    """int16 at 16 kHz"""
-    if path.suffix == ".raw":
-        return np.fromfile(path, np.int16)
-    with wave.open(str(path)) as file:
-        samples = np.frombuffer(file.readframes(file.getnframes()), np.int16)
-        rate = file.getframerate()
-    at = np.arange(int(len(samples) * 16000 / rate)) * rate / 16000
-    return np.interp(at, np.arange(len(samples)), samples).astype(np.int16)
-
-
-def spoken(text: str, voice: str, folder: Path) -> Array:
-    """`text` by a voice of espeak-ng. Skips the test where that is not installed."""
-    program = shutil.which("espeak-ng")
-    if program is None:
-        pytest.skip("espeak-ng is not installed, which says the words")
-    path = folder / f"{voice}.wav"
-    subprocess.run([program, "-v", voice, "-w", str(path), text], check=True)
-    return sound(path)
 
 
 def heard(model: Path, session: lite.Session, samples: Array) -> float:
