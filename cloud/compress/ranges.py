@@ -98,15 +98,21 @@ class MeanSquare(Method):
 class Divergence(Method):
     """The least Kullback-Leibler divergence of the stored numbers' distribution from the real one
     (Migacz 2017): what is cut off counts as the outermost bin, and every stored number stands for
-    the bins with something in them that are read back as it."""
+    the bins with something in them that are read back as it. The bin with 0 in it, which is stored
+    exactly however often there is one, counts as much as its neighbours."""
 
     def range(self, seen: Histogram) -> Range:
+        counts = seen.counts.astype(np.float64)
+        zero = int(np.argmin(np.abs(seen.centers)))
+        beside = [i for i in (zero - 1, zero + 1) if 0 <= i < len(counts)]
+        counts[zero] = min(counts[zero], counts[beside].mean())
+        seen = Histogram(seen.low, seen.high, counts)
         found = [self._divergence(seen, r) for r in seen.shares()]
         return seen.shares()[int(np.argmin(found))]
 
     @staticmethod
     def _divergence(seen: Histogram, bounds: Range) -> float:
-        x, counts = seen.centers, seen.counts.astype(np.float64)
+        x, counts = seen.centers, seen.counts
         inside = np.flatnonzero((x >= bounds[0]) & (x <= bounds[1]))
         if not len(inside) or not counts[inside].sum():
             return np.inf

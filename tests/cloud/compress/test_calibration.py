@@ -197,3 +197,9 @@ def test_corrected_biases_bring_back_the_means(kind: str) -> None:
         found = calibrated(graph, {"x": data}, correct_bias=correct).quantized().graph
         off[correct] = np.abs(run(found, data)[0].mean(axes) - want).max()
     assert off[True] < off[False] / 2
+
+
+def test_kl_does_not_cut_because_of_many_zeros() -> None:
+    x = np.random.default_rng(0).standard_normal(200_000) * 2
+    _, high = method_from_text("kl").range(histogram(np.clip(x, 0, 6)))
+    assert high > 5
