@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ FREE_SIZES = (64, 512, 1024, 16384)  # and others: the first that does
 MOST = 2**28  # elements of a value that is computed for a check
 MOST_RANDOM = 2**26  # numbers that are drawn for a check
 TINY = 1e-6
+PART = 2**20  # numbers that are compared at once
 STEP_ROUNDING = 1e-3  # of the difference of two float32 that are one step apart
 THROUGH = ("reshape", "transpose", "cast", "quantized_lookup")  # 8 bits stay 8 bits
 
@@ -204,20 +205,20 @@ def _compare(
     largest = reach
     odd = count = 0
     for a, b in zip(want, got, strict=True):
-        x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
-        if x.shape != y.shape:
-            shapes = f"{list(y.shape)}, the source gives {list(x.shape)}"
+        if np.shape(a) != np.shape(b):
+            shapes = f"{list(np.shape(b))}, the source gives {list(np.shape(a))}"
             raise ConvertError(f"output {name} is {shapes}")
-        same = (x == y) | (np.isnan(x) & np.isnan(y))
-        with np.errstate(invalid="ignore"):  # infinity minus infinity
-            difference = np.where(same, 0.0, np.abs(x - y))
-        difference = np.where(np.isnan(difference), np.inf, difference)
-        size = np.abs(np.where(np.isfinite(x), x, 0.0))
-        worst = max(worst, float(difference.max(initial=0.0)))
-        largest = max(largest, float(size.max(initial=0.0)))
-        noise += float(np.square(difference).sum())
-        signal += float(np.square(size).sum())
-        odd, count = odd + int(x.size - np.isfinite(x).sum()), count + x.size
+        for x, y in _parts(a, b):
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            with np.errstate(invalid="ignore"):  # infinity minus infinity
+                difference = np.where(same, 0.0, np.abs(x - y))
+            difference = np.where(np.isnan(difference), np.inf, difference)
+            size = np.abs(np.where(np.isfinite(x), x, 0.0))
+            worst = max(worst, float(difference.max(initial=0.0)))
+            largest = max(largest, float(size.max(initial=0.0)))
+            noise += float(np.square(difference).sum())
+            signal += float(np.square(size).sum())
+            odd, count = odd + int(x.size - np.isfinite(x).sum()), count + x.size
     if odd and odd == count:
         raise ConvertError(
             f"output {name}: all {count} numbers of the source's own answers are NaN or infinite, "
@@ -226,6 +227,13 @@ def _compare(
     rms = np.sqrt(noise / max(signal, TINY**2)) if noise else 0.0
     relative = 0.0 if worst <= step * (1 + STEP_ROUNDING) else worst / largest
     return Agreement(name, worst, relative, float(rms), odd, count, step)
+
+
+def _parts(a: Array, b: Array) -> Iterator[tuple[Array, Array]]:
+    """Both arrays as float64, a part at a time: all of it would be twice as large as they are."""
+    x, y = np.ravel(a), np.ravel(b)
+    for at in range(0, max(x.size, 1), PART):
+        yield x[at : at + PART].astype(np.float64), y[at : at + PART].astype(np.float64)
 
 
 def _batch(graph: Graph) -> int:
