@@ -277,6 +277,6 @@ def test_a_name_that_moves_the_cursor_is_not_printed_as_it_is(
     from converter.cli import main
 
     source = tmp_path / "m.onnx"
-    source.write_bytes(model([("Det", ["x"], ["y"], {"name": "a\x1b[2J"})], {"x": (3, 3)}, ["y"]))
+    source.write_bytes(model([("Mystery", ["x"], ["y"], {"name": "a\x1b[2J"})], {"x": (3,)}, ["y"]))
     assert main([str(source)]) == 1
-    assert capsys.readouterr().err.count("Det ×1 (a\\x1b[2J; ") == 1
+    assert capsys.readouterr().err.count("Mystery ×1 (a\\x1b[2J; ") == 1

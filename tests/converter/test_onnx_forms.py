@@ -107,6 +107,7 @@ def test_a_model_with_quantizers_around_its_layers_is_computed_as_it_says(tmp_pa
 
 
 FORMS = {
+    **{f"determinants of {n} rows": one("Det", (2, 3, n, n)) for n in (1, 2, 3, 5, 8)},
     "clip of opset 7": one("Clip", (3, 4), opset=7, min=-0.5),
     "softmax of opset 7": one("Softmax", (2, 3, 4), opset=7),
     "upsample of opset 7": one("Upsample", (1, 2, 3, 4), opset=7, scales=[1.0, 1.0, 2.0, 3.0]),

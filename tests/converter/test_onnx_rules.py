@@ -111,7 +111,7 @@ def test_a_split_gives_parts_that_join_again(tmp_path: Path) -> None:
 
 def test_outputs_can_be_cut_before_what_is_not_supported(tmp_path: Path) -> None:
     source = model(
-        [("Relu", ["x"], ["a"], {}), ("Neg", ["a"], ["b"], {}), ("Det", ["b"], ["y"], {})],
+        [("Relu", ["x"], ["a"], {}), ("Neg", ["a"], ["b"], {}), ("Bernoulli", ["b"], ["y"], {})],
         {"x": (2, 3, 3)},
         ["y"],
     )

@@ -9,6 +9,7 @@ from converter.onnx.rules import (  # noqa: F401 - each declares its rules in RU
     activations,
     attention,
     control,
+    determinant,
     einsum,
     elementwise,
     found,

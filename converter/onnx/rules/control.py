@@ -14,7 +14,7 @@ import numpy as np
 
 from converter.errors import ConvertError
 from converter.found_sizes import as_i32
-from converter.items import Item, Items, as_type, as_value, axis_of, product
+from converter.items import Item, Items, as_type, as_value, axis_of, product, shape_of, static
 from converter.onnx.rules.branches import Kind, joined
 from converter.onnx.rules.common import Reader, rule
 from converter.onnx.rules.found import first_rows, fitted
@@ -26,6 +26,8 @@ from ir.op import OPS
 from ir.ops.control import new_tape
 from ir.ops.rules import zeros
 from ir.symbol import Dim, symbols
+
+MOST_BATCH = 64  # examples of a Scan of opset 8, each of which is a loop
 
 LONGEST_BUFFER = 1 << 22  # elements that a loop may get for a result before it is known how many
 FOREVER = 2**31 - 1  # turns: a larger bound is none
@@ -291,8 +293,33 @@ def _off_tape(reader: Reader, tape: Value, count: Value, row: Value) -> Value:
 def scan(reader: Reader, attrs: dict[str, Any], *items: Item) -> list[Item]:
     """A loop over slices of some inputs; opset 8 had a batch besides."""
     if reader.opset < 9:
-        raise ConvertError(f"Scan of opset {reader.opset}; want 9 or later")
+        return _scan_of_batch(reader, attrs, *items)
     return _Scan(reader, attrs, items).results()
+
+
+def _scan_of_batch(
+    reader: Reader, attrs: dict[str, Any], lengths: Item, *items: Item
+) -> list[Item]:
+    """The Scan of opset 8: a loop for each example, whose axis is the first one of all values."""
+    if lengths is not None:
+        raise ConvertError("sequences of lengths of their own; want all of one length")
+    (batch,) = static(shape_of(items[0])[:1], "the batch of Scan")
+    if not 1 <= batch <= MOST_BATCH:
+        raise ConvertError(f"Scan of {batch} examples; want 1 to {MOST_BATCH} in opset 8")
+    back = attrs.get("directions", [0] * attrs["num_scan_inputs"])
+    now = {**attrs, "scan_input_directions": back}
+    values = [as_value(i) for i in items]
+    found = []
+    for i in range(batch):
+        rows = [OPS["gather"](v, Constant(np.int32(i)), axis=0) for v in values]
+        found.append(_Scan(reader, now, rows).results())
+    return [_stacked(rows) for rows in zip(*found, strict=True)]
+
+
+def _stacked(rows: Sequence[Item]) -> Value:
+    """[batch, ...] of the results of each example."""
+    wide = [OPS["reshape"](v, shape=(1, *v.shape)) for v in map(as_value, rows)]
+    return OPS["concat"](*wide, axis=0) if len(wide) > 1 else wide[0]  # type: ignore[no-any-return]
 
 
 class _Scan:
