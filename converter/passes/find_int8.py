@@ -65,7 +65,8 @@ class _Finder:
             if made is not None:
                 self.stored[y] = made
                 self.now[y] = _as_source(made.value, y.dtype)
-                made.value.node.source = node.source  # type: ignore[union-attr]
+                of = self.whole[y].value.node or node  # the layer, not what quantizes its result
+                made.value.node.source = of.source  # type: ignore[union-attr]
             elif y in self.real and self.real[y].value in self.stored:
                 s = self.as_stored(y)
                 assert s is not None

@@ -78,8 +78,10 @@ def test_a_model_that_onnx_runtime_quantized_runs_on_int8(
 
 
 def test_what_is_not_quantized_again_stays_float_with_weights_of_int8(tmp_path: Path) -> None:
-    report = convert(quantized_net(), tmp_path / "m.ms")
-    assert report.nodes["quantized_conv2d"] == 1
+    report = convert(quantized_net(), tmp_path / "m.ms", explain=True)
+    (row,) = [r for r in report.explain if r["op"] == "quantized_conv2d"]
+    assert "Conv" in row["node"]
+    assert any("find_int8" in source for source in row["from"])
     assert report.nodes["linear"] == 1
 
 
