@@ -19,6 +19,7 @@ from tests.converter.real_inputs import (
     face,
     file_bytes,
     frames,
+    loud_mels,
     needs_models,
     path_of,
     picture,
@@ -146,9 +147,18 @@ def test_faces_are_proposed_where_one_is(tmp_path: Path) -> None:
     assert 3 <= row <= 13
 
 
-@pytest.mark.parametrize("name", ["oww_alexa_v0.1", "oww_embedding_model", "dnsmos_model_v8"])
+@pytest.mark.parametrize("name", ["oww_alexa_v0.1", "oww_embedding_model"])
 def test_models_of_sound_agree(name: str, tmp_path: Path) -> None:
     assert Pair(name, tmp_path).report.agrees
+
+
+def test_speech_sounds_better_without_noise(tmp_path: Path) -> None:
+    model = Pair("dnsmos_model_v8", tmp_path)
+    clip = np.resize(speech(), 16000 * 9)
+    noise = np.random.default_rng(0).standard_normal(len(clip)).astype(np.float32)
+    found = [model(input_1=loud_mels(clip + s * noise)[None])[0].item() for s in (0, 0.01, 0.1)]
+    assert 3 < found[0] < 5
+    assert found[0] > found[1] + 0.3 > found[2] + 0.6
 
 
 def test_a_quality_of_calls_is_told_with_state_that_is_given(tmp_path: Path) -> None:
