@@ -103,3 +103,25 @@ def test_integers_times_a_scale_are_found_again(high: int) -> None:
 
 def test_numbers_that_no_scale_gives_are_not_called_integers() -> None:
     assert exact_levels(RNG.standard_normal((20, 30)).astype(np.float32)) is None
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_whole_numbers_in_and_out_need_no_floats(kind: type, tmp_path: Path) -> None:
+    zero = np.array(3, kind)
+    nodes = [
+        ("DequantizeLinear", ["x", "s", "z"], ["a"], {}),
+        ("DequantizeLinear", ["w", "s", "n"], ["b"], {}),
+        ("Conv", ["a", "b"], ["c"], {}),
+        ("QuantizeLinear", ["c", "t", "z"], ["y"], {}),
+    ]
+    arrays = {
+        "s": np.array(0.02, np.float32), "t": np.array(0.3, np.float32), "z": zero,
+        "w": RNG.integers(-127, 128, (5, 3, 3, 3)).astype(np.int8), "n": np.array(0, np.int8),
+    }  # fmt: skip
+    element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    source = model(nodes, {"x": (1, 3, 6, 6)}, ["y"], arrays, input_type=element)
+    report = convert(source, tmp_path / "m.ms")
+    assert report.nodes["quantized_conv2d"] == 1
+    assert not {"conv2d", "dequantize", "quantize", "round"} & set(report.nodes)
+    assert report.worst is not None
+    assert report.worst.max_difference <= 1
