@@ -125,3 +125,15 @@ def test_whole_numbers_in_and_out_need_no_floats(kind: type, tmp_path: Path) -> 
     assert not {"conv2d", "dequantize", "quantize", "round"} & set(report.nodes)
     assert report.worst is not None
     assert report.worst.max_difference <= 1
+
+
+def test_weights_of_a_product_of_integers_stay_int8(tmp_path: Path) -> None:
+    nodes = [("MatMul", ["x", "a"], ["h"], {}), ("Relu", ["h"], ["r"], {}),
+             ("MatMul", ["r", "b"], ["y"], {})]  # fmt: skip
+    arrays = {"a": floats(64, 128), "b": floats(128, 32)}
+    (tmp_path / "net.onnx").write_bytes(model(nodes, {"x": (4, 64)}, ["y"], arrays))
+    quantization.quantize_dynamic(tmp_path / "net.onnx", tmp_path / "small.onnx")
+    report = convert(tmp_path / "small.onnx", tmp_path / "m.ms")
+    assert report.target_bytes < report.source_bytes + 4000
+    assert report.worst is not None
+    assert report.worst.rms < 1e-5

@@ -21,6 +21,8 @@ from ir.ops.linalg import matmul
 from ir.ops.reduce import reduce_max, reduce_min
 from ir.ops.shaping import cast, pad, reshape, slice, transpose
 
+LEAST = 256  # elements of a weight that is worth a node
+
 
 def _spread(p: Item, x: Item, attrs: dict[str, Any]) -> Item:
     """A scale or zero point in a shape that stretches to x: one for all, for each place along an
@@ -107,7 +109,11 @@ def _row(zero: Item) -> tuple[int, ...] | None:
 def matmul_integer(
     _: Reader, attrs: dict[str, Any], a: Item, b: Item, a_zero: Item = None, b_zero: Item = None
 ) -> Item:
-    return matmul(_moved(a, a_zero, _row(a_zero)), _moved(b, b_zero))  # type: ignore[no-any-return]
+    right = b
+    if isinstance(b, np.ndarray) and b.size >= LEAST:  # stays as small as it is in the file
+        right = cast(as_value(b), to=DType.i32)
+        b_zero = None if isinstance(b_zero, np.ndarray) and not b_zero.any() else b_zero
+    return matmul(_moved(a, a_zero, _row(a_zero)), _moved(right, b_zero))  # type: ignore[no-any-return]
 
 
 @rule("QLinearMatMul")
