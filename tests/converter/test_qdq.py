@@ -137,3 +137,24 @@ def test_weights_of_a_product_of_integers_stay_int8(tmp_path: Path) -> None:
     assert report.target_bytes < report.source_bytes + 4000
     assert report.worst is not None
     assert report.worst.rms < 1e-5
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_quantized_operators_of_known_weights_are_layers_on_int8(
+    each: bool, tmp_path: Path
+) -> None:
+    nodes = [("Conv", ["x", "a", "b"], ["h"], {"pads": [1, 1, 1, 1]}), ("Relu", ["h"], ["r"], {}),
+             ("Conv", ["r", "c", "b"], ["i"], {"group": 16}), ("Reshape", ["i", "f"], ["k"], {}),
+             ("MatMul", ["k", "d"], ["y"], {})]  # fmt: skip
+    arrays = {"a": floats(16, 3, 3, 3), "b": floats(16), "c": floats(16, 1, 3, 3),
+              "f": ints(2, -1), "d": floats(576, 10)}  # fmt: skip
+    (tmp_path / "net.onnx").write_bytes(model(nodes, {"x": (2, 3, 8, 8)}, ["y"], arrays))
+    quantization.quantize_static(
+        tmp_path / "net.onnx", tmp_path / "q.onnx", Samples(), per_channel=each,
+        quant_format=quantization.QuantFormat.QOperator,
+    )  # fmt: skip
+    report = convert(tmp_path / "q.onnx", tmp_path / "m.ms")
+    for kind in ("conv2d", "depthwise_conv2d", "linear"):
+        assert report.nodes[f"quantized_{kind}"] == 1
+    assert report.worst is not None
+    assert report.worst.rms < 0.02

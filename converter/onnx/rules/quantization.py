@@ -1,15 +1,17 @@
 """Integers with a scale and a zero point. All is computed exactly as it is written: as floats
-between the stored integers, and as int32 where ONNX says so."""
+between the stored integers, and as int32 where ONNX says so; but layers of known weights are
+written as such between quantizers, where they become int8."""
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from converter.errors import ConvertError
 from converter.items import Item, as_type, as_value, axis_of, compute, shape_of, static
-from converter.onnx.rules.common import Reader, rule
+from converter.onnx.rules.common import RULES, Reader, rule
 from converter.onnx.rules.windows import to_channels_first, to_channels_last, window
 from ir.dtype import DType
 from ir.graph import Value, Weight
@@ -27,7 +29,7 @@ LEAST = 256  # elements of a weight that is worth a node
 def _spread(p: Item, x: Item, attrs: dict[str, Any]) -> Item:
     """A scale or zero point in a shape that stretches to x: one for all, for each place along an
     axis, or for each block along it."""
-    p = p.data if isinstance(p, Weight) else p  # scales do not train
+    p = _array(p)  # scales do not train
     shape, dims = shape_of(p), shape_of(x)
     if len(shape) == 0 or (len(shape) == 1 and shape[0] == 1):
         return compute(reshape, p, shape=())
@@ -116,11 +118,26 @@ def matmul_integer(
     return matmul(_moved(a, a_zero, _row(a_zero)), _moved(right, b_zero))  # type: ignore[no-any-return]
 
 
+def _fixed(w: Item, w_scale: Item, *scales: Item) -> bool:
+    """Whether a weight is known, and one scale each of what goes in and out: written as a layer
+    between quantizers it is found with those (`find_int8`)."""
+    known = isinstance(w, np.ndarray) and isinstance(_array(w_scale), np.ndarray)
+    return known and all(isinstance(s, np.ndarray) and s.size == 1 for s in scales)
+
+
+def _array(item: Item) -> Item:
+    return item.data if isinstance(item, Weight) else item
+
+
 @rule("QLinearMatMul")
 def quantized_matmul(
     reader: Reader, attrs: dict[str, Any], a: Item, a_scale: Item, a_zero: Item, b: Item,
     b_scale: Item, b_zero: Item, y_scale: Item, y_zero: Item,
 ) -> Item:  # fmt: skip
+    if _fixed(b, b_scale, a_scale, y_scale):
+        x = dequantize(reader, {}, a, a_scale, a_zero)
+        w = dequantize(reader, {"axis": -1}, b, b_scale, b_zero)
+        return quantize(reader, {}, RULES["MatMul"](reader, {}, x, w), y_scale, y_zero)
     total = matmul_integer(reader, {}, a, b, a_zero, b_zero)
     a_scale = compute(reshape, a_scale, shape=_row(a_scale)) if _row(a_scale) else a_scale
     scale = compute(div, compute(mul, a_scale, b_scale), y_scale)
@@ -172,9 +189,15 @@ def _sums(attrs: dict[str, Any], x: Item, w: Item, x_zero: Item, w_zero: Item) -
 
 @rule("QLinearConv")
 def quantized_conv(
-    _: Reader, attrs: dict[str, Any], x: Item, x_scale: Item, x_zero: Item, w: Item, w_scale: Item,
-    w_zero: Item, y_scale: Item, y_zero: Item, bias: Item = None,
+    reader: Reader, attrs: dict[str, Any], x: Item, x_scale: Item, x_zero: Item, w: Item,
+    w_scale: Item, w_zero: Item, y_scale: Item, y_zero: Item, bias: Item = None,
 ) -> Item:  # fmt: skip
+    if _fixed(w, w_scale, x_scale, y_scale) and isinstance(bias, (np.ndarray, NoneType)):
+        image = dequantize(reader, {}, x, x_scale, x_zero)
+        real = dequantize(reader, {"axis": 0}, w, w_scale, w_zero)
+        scale = x_scale * _array(w_scale)  # type: ignore[operator]
+        b = None if bias is None else (bias * scale).astype(np.float32)
+        return quantize(reader, {}, RULES["Conv"](reader, attrs, image, real, b), y_scale, y_zero)
     total = _sums(attrs, x, w, x_zero, w_zero)
     total = total if bias is None else compute(add, total, bias)
     scale = compute(div, compute(mul, x_scale, w_scale), y_scale)
