@@ -69,9 +69,8 @@ void pack_parameters(const Channels& channels, bool quick, int64_t first, int wi
         to[2 * Isa::kLanes + lane] = by.shift;
       } else if constexpr (Isa::kQuick) {
         const bool constant = of.none();
-        store_quick(constant
-                        ? Quick::always(channels.finish(0, static_cast<int>(k), stored))
-                        : Quick::of(by.multiplier, by.shift, stored.zero, Quick::has_sign(stored)),
+        store_quick(constant ? Quick::always(channels.finish(0, static_cast<int>(k), stored))
+                             : Quick::of(by.multiplier, by.shift, stored.zero, Quick::has_sign(stored)),
                     Isa::kLanes, lane, to + Isa::kLanes);
       }
     }
