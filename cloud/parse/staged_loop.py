@@ -11,7 +11,7 @@ from cloud.autodiff import zeros_like
 from cloud.parse.base import RETURN, Flow
 from cloud.parse.branches import Branches
 from cloud.parse.capture import Closing
-from cloud.parse.errors import Diverges, Mismatch
+from cloud.parse.errors import Disagreement, Diverges, Mismatch
 from cloud.parse.plan import Slot, operands, placed, specs, template_of, widened
 from cloud.parse.sequences import Sequences
 from cloud.parse.source import assigned_names
@@ -35,6 +35,7 @@ class Turn:
     sure: bool = False
     every: int = 1
     leaving: dict[str, Any] = field(default_factory=dict)  # how the last turn was left
+    set_anew: dict[str, Poison] = field(default_factory=dict)  # variables that no turn may inherit
 
 
 @dataclass
@@ -96,6 +97,9 @@ class StagedLoops(Branches, Sequences):
         self.regions.append(region)
         try:
             parameters, before = self._install(plan)
+            for name, x in turn.set_anew.items():
+                self.touch(self.scope)
+                put(self.scope, name, x)
             start = next_serial()
             if isinstance(leaving["code"], Value):  # data decide whether to go on
                 going_on = self.compare(ast.Eq, leaving["code"], 0)
@@ -179,15 +183,22 @@ class StagedLoops(Branches, Sequences):
     ) -> bool:
         """Carry one more item, if it matters; one that exists only inside may start as zeros."""
         x = contents(container).get(key[1], MISSING)
-        if isinstance(y, Poison) or y is MISSING:
+        missing = x is MISSING or isinstance(x, Poison)
+        if y is MISSING or (missing and isinstance(y, Poison)):
             return False
-        if x is not MISSING and not isinstance(x, Poison):
+        if isinstance(y, Poison):
+            if container is not self.scope:
+                raise Disagreement(y.what, y.place, y.hint)
+            return _set_anew(turn, key[1], y)
+        if not missing:
             try:
                 template = widened(self, template_of(self, x), y)
             except Mismatch as m:
-                if container is self.scope and not self._lives(node, key[1]):
-                    return False
-                raise self.disagreement(f"{_label(key[1])} changes in a loop: {m}") from None
+                what = f"{_label(key[1])} changes in a loop: {m}"
+                if container is not self.scope or self._lives(node, key[1]):
+                    raise self.disagreement(what) from None
+                hint = "give both the same shape, type and structure"
+                return _set_anew(turn, key[1], Poison(what, hint, self.place(node)))
             if not any(True for _ in specs(template)):
                 return False
             plan[key] = Slot(container, key[1], x, template)
@@ -288,6 +299,13 @@ class StagedLoops(Branches, Sequences):
         for k in set(plan) - set(rest):
             del plan[k]
         found.parameters[:] = [p for k in plan for p in own[k]]
+
+
+def _set_anew(turn: Turn, name: str, why: Poison) -> bool:
+    """Trace the turn once more, with an error where it reads the variable before it sets it."""
+    first = name not in turn.set_anew
+    turn.set_anew.setdefault(name, why)
+    return first
 
 
 def _by_slot(plan: Plan, parameters: list[Value]) -> Iterator[list[Value]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cloud.parse.functions import Closure
 from ir.dtype import DType
 from ir.graph import Shape, Value, shape_text
 
@@ -110,6 +111,10 @@ def same_known(a: Any, b: Any) -> bool:
         return list(a) == list(b) and all(same_known(a[k], b[k]) for k in a)
     if (names := record(a)) is not None:
         return all(same_known(getattr(a, name), getattr(b, name)) for name in names)
+    if isinstance(a, Closure):  # of one place in one call: variables of the call are read late
+        defaults = same_known(a.defaults, b.defaults)
+        own = defaults and same_known(a.keyword_defaults, b.keyword_defaults)
+        return own and a.source is b.source and a.scope is b.scope and same_known(vars(a), vars(b))
     if isinstance(a, float):
         return a.hex() == b.hex()  # so that 0 is not -0, and nan is nan
     kinds = (bool, int, str, bytes, range, slice, frozenset, complex, np.generic, np.dtype)
@@ -125,5 +130,7 @@ def described(x: Any) -> str:
         return str(x)
     if isinstance(x, (tuple, list, dict)):
         return f"a {type(x).__name__} of {len(x)}"
+    if isinstance(x, Closure):
+        return f"the function {x.__name__} of line {x.source.node.lineno}"
     text = repr(x)
     return text if len(text) <= 40 else f"a {type(x).__name__}"

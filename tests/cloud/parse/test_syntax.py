@@ -245,6 +245,27 @@ def test_ways_that_do_not_agree_are_named_both(name: str) -> None:
         Traced.of(function(f"{body}\nreturn y", f"disagree {name}"), (np.float64(2.5),), {})
 
 
+INHERITED = {
+    "a word": "m = 'a'\nwhile x < 9:\n    x = x * 1.5 if m == 'a' else x * 2\n    m = 'b'",
+    "a function": "m = np.sin\nwhile x < 9:\n    x = x + m(x) + 2\n    m = np.cos",
+    "a closure": "m = lambda v: v * x\nwhile x < 9:\n    x = m(x)\n    m = lambda v: v + x",
+    "none": "m = None\nwhile x < 9:\n    x = x * 1.5 if m is None else x * 2\n    m = x",
+    "a tuple": "m = (1,)\nwhile x < 9:\n    x = x + len(m)\n    m = (*m, 1)",
+    "one of two": "m = 'a'\nwhile x < 9:\n    x = x * 1.5 if m == 'a' else x * 2\n"
+    "    if x > 3:\n        m = 'b'\n    else:\n        m = 'c'",
+    "one of two in a dict": "d = {'m': 'a'}\nwhile x < 9:\n"
+    "    x = x * 1.5 if d['m'] == 'a' else x * 2\n"
+    "    if x > 3:\n        d['m'] = 'b'\n    else:\n        d['m'] = 'c'",
+}
+
+
+@pytest.mark.parametrize("name", INHERITED)
+def test_a_turn_does_not_read_what_only_the_first_one_would_find(name: str) -> None:
+    body = INHERITED[name]
+    with pytest.raises(UnsupportedSyntax, match=r"m (changes in a loop|differs between two)"):
+        Traced.of(function(f"{body}\nreturn x", f"inherited {name}"), (np.float64(2.5),), {})
+
+
 SHARED = {
     "another name": ("v = np.ones(3) * x\nw = v\nw[0] = 5.0\nreturn v", "also v of f"),
     "in a list": ("v = np.ones(3) * x\nl = [v]\nv[0] = 5.0\nreturn l[0]", "also l of f"),

@@ -291,3 +291,21 @@ def a_list_that_is_found_in_a_dict(x):
     else:
         held["b"][0] = x
     return held["a"][0] * held["b"][0]
+
+
+@program(1.3)
+def a_variable_that_only_the_first_turn_finds_unset(x):
+    s, before = x, None
+    for i in range(5):
+        s = s * 1.5 if before is None else s * before
+        before = s
+    return s
+
+
+@program(1.3)
+def a_function_of_a_loop_is_called_after_it(x):
+    s = x
+    for i in range(5):
+        f = lambda v: v * s
+        s = f(2.0) * 0.6
+    return f(1.0) + s

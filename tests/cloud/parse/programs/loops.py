@@ -186,3 +186,31 @@ def accumulated_pairs(x):
         else:
             small = middle
     return gap * x + small
+
+
+@program(0.7, 3.0)
+def a_recursive_function_of_a_loop_that_data_leave(x):
+    s = x
+    n = 0
+    while n < 3:
+        n += 1
+
+        def r(u, d):
+            if d < 1:
+                return u * x
+            return r(u + x, d - 0.64) * 0.7 + u
+
+        s = r(s * 0.5, abs(s) + 0.74)
+        if s < 0.9:
+            break
+        s = s * 0.4
+    return s
+
+
+@program(1.3, 20.0)
+def a_word_that_each_turn_sets_before_it_reads_it(x):
+    mode = "none"
+    while x < 10:
+        mode = "double"
+        x = x * 2 if mode == "double" else x + 100
+    return x
