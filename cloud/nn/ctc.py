@@ -9,6 +9,7 @@ import numpy as np
 
 from cloud import ops
 from cloud.autodiff import filled_like
+from cloud.nn.targets import takes_arrays
 from ir.dtype import DType
 from ir.errors import DTypeError, ShapeError
 from ir.graph import Constant, Graph, Value, shape_text
@@ -26,6 +27,7 @@ def ctc(*, blank: int = 0, padding: int = -1, zero_infinity: bool = False) -> Ca
     `zero_infinity`; its gradient is 0. Sums are of logarithms (Graves et al. 2006, in log space).
     """
 
+    @takes_arrays
     def loss(logits: Value, labels: Value, lengths: Value | None = None) -> Value:
         _check(logits, labels, blank)
         is_label = ops.logical_not(ops.equal(labels, padding))

@@ -12,6 +12,7 @@ import numpy as np
 
 from cloud import ops
 from cloud.nn.ctc import ctc as ctc
+from cloud.nn.targets import takes_arrays
 from ir.dtype import DType
 from ir.errors import DTypeError, ShapeError
 from ir.graph import Constant, Value, shape_text
@@ -20,6 +21,7 @@ from ir.ops.rules import elements
 Loss = Callable[..., Value]
 
 
+@takes_arrays
 def softmax_cross_entropy(logits: Value, labels: Value) -> Value:
     """y = the mean over examples of -log softmax(logits)[label]     [n,classes], i32 [n] -> []"""
     return ops.reduce_mean(ops.softmax_cross_entropy(logits, labels), axes=(0,))
@@ -37,6 +39,7 @@ def cross_entropy(
     if not 0 <= smoothing < 1:
         raise ValueError(f"cross_entropy: smoothing {smoothing}, want at least 0 and below 1")
 
+    @takes_arrays
     def loss(logits: Value, labels: Value) -> Value:
         classes = logits.shape[-1]
         if weights is not None and len(weights) != classes:
@@ -60,6 +63,7 @@ def cross_entropy(
     return loss
 
 
+@takes_arrays
 def binary_cross_entropy(p: Value, target: Value) -> Value:
     """y = the mean over all elements of -t log p - (1 - t) log(1 - p), logarithms at least -100
 
@@ -69,6 +73,7 @@ def binary_cross_entropy(p: Value, target: Value) -> Value:
     return _mean(-(target * log_p + (1.0 - target) * log_q))
 
 
+@takes_arrays
 def binary_cross_entropy_with_logits(logits: Value, target: Value) -> Value:
     """y = the mean over all elements of log(1 + e^x) - t x, which is the binary cross-entropy of
     sigmoid(x)     two of one shape -> []"""
@@ -78,6 +83,7 @@ def binary_cross_entropy_with_logits(logits: Value, target: Value) -> Value:
 def weighted_binary_cross_entropy(positive: float) -> Loss:
     """The binary cross-entropy of logits in which a target of 1 counts `positive` times."""
 
+    @takes_arrays
     def loss(logits: Value, target: Value) -> Value:
         return _mean((1.0 - target) * logits + _share(target, positive) * ops.softplus(-logits))
 
@@ -88,6 +94,7 @@ def _share(target: Value, positive: float) -> Value:
     return target * (positive - 1.0) + 1.0
 
 
+@takes_arrays
 def mean_squared_error(y: Value, target: Value) -> Value:
     """y = the mean over all elements of (y - target)^2     two of one shape -> []
 
@@ -103,6 +110,7 @@ def mean_squared_error(y: Value, target: Value) -> Value:
     return ops.mean_squared_error(y, target)
 
 
+@takes_arrays
 def mean_absolute_error(y: Value, target: Value) -> Value:
     """y = the mean over all elements of |y - target|     two of one shape -> []"""
     return _mean(ops.abs(y - target))
@@ -114,6 +122,7 @@ def huber(delta: float = 1.0) -> Loss:
     if delta <= 0:
         raise ValueError(f"huber: delta {delta}, want above 0")
 
+    @takes_arrays
     def loss(y: Value, target: Value) -> Value:
         r = y - target
         size = ops.abs(r)
@@ -123,6 +132,7 @@ def huber(delta: float = 1.0) -> Loss:
     return loss
 
 
+@takes_arrays
 def kl_divergence(log_q: Value, p: Value) -> Value:
     """y = the mean over examples of the sum of p (log p - log q)     two of [n,...] -> []
 
@@ -143,6 +153,7 @@ def cosine_similarity(a: Value, b: Value, *, epsilon: float = 1e-8) -> Value:
     return product / (norms[0] * norms[1])
 
 
+@takes_arrays
 def cosine(y: Value, target: Value) -> Value:
     """y = the mean over examples of 1 - the cosine of result and target     two of [...,c] -> []"""
     return _mean(1.0 - cosine_similarity(y, target))
@@ -152,6 +163,7 @@ def cosine_embedding(margin: float = 0.0) -> Loss:
     """The loss of (a, b, label): the mean of 1 - cos where the label is 1, of max(0, cos - margin)
     where it is -1     two of [n,c], [n] -> []"""
 
+    @takes_arrays
     def loss(a: Value, b: Value, label: Value) -> Value:
         similarity = cosine_similarity(a, b)
         apart = ops.relu(similarity - margin)
@@ -160,6 +172,7 @@ def cosine_embedding(margin: float = 0.0) -> Loss:
     return loss
 
 
+@takes_arrays
 def hinge(y: Value, target: Value) -> Value:
     """y = the mean over all elements of max(0, 1 - target y), targets -1 and 1 (Vapnik 1995)"""
     return _mean(ops.relu(1.0 - y * target))
@@ -169,6 +182,7 @@ def multi_class_hinge(margin: float = 1.0) -> Loss:
     """The loss of (logits, labels): the mean over examples of the sum over other classes of
     max(0, margin - own logit + other logit) / classes (Crammer and Singer 2001)"""
 
+    @takes_arrays
     def loss(logits: Value, labels: Value) -> Value:
         hot = _one_hot(logits, labels)
         own = ops.reduce_sum(logits * hot, axes=(1,), keep_dims=True)
@@ -190,6 +204,7 @@ def distillation(*, temperature: float = 4.0, alpha: float = 0.5) -> Loss:
             f"distillation: temperature {temperature} and alpha {alpha}, want > 0 and in [0, 1]"
         )
 
+    @takes_arrays
     def loss(logits: Value, labels: Value, teacher_logits: Value) -> Value:
         axis = logits.rank - 1
         student = ops.log_softmax(logits * (1 / temperature), axis=axis)
@@ -202,6 +217,7 @@ def distillation(*, temperature: float = 4.0, alpha: float = 0.5) -> Loss:
     return loss
 
 
+@takes_arrays
 def correct(logits: Value, labels: Value, *_: Value) -> Value:
     """y = how many examples have their largest logit at the label     [n,classes], [n] -> []"""
     hits = ops.equal(ops.argmax(logits, axis=logits.rank - 1), labels)
@@ -211,6 +227,7 @@ def correct(logits: Value, labels: Value, *_: Value) -> Value:
 def top(k: int) -> Loss:
     """The share of examples whose label is among the k largest logits     [n,classes], [n] -> []"""
 
+    @takes_arrays
     def metric(logits: Value, labels: Value, *_: Value) -> Value:
         hot = _one_hot(logits, labels)
         own = ops.reduce_sum(logits * hot, axes=(1,), keep_dims=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cloud import execute, nn, train, value_and_grad
+from cloud import execute, modes, nn, train, value_and_grad
 from cloud.autodiff import gradients, ones_like
 from cloud.interpreter import run
 from cloud.nn import loss
@@ -106,6 +106,19 @@ def test_a_loss_and_its_gradient_are_pytorchs(name: str) -> None:
     np.testing.assert_allclose(found, want.item(), rtol=1e-12)
     assert tensors[0].grad is not None
     np.testing.assert_allclose(g, tensors[0].grad.numpy(), rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n, (_, _, a) in CASES.items() if len(a) == 2])
+@pytest.mark.parametrize("mode", ["graph", "eager"])
+def test_the_target_of_a_loss_may_be_an_array_from_outside(name: str, mode: str) -> None:
+    ours, _, (x, target) = CASES[name]
+    wide = target.astype(np.int64) if target.dtype == np.int32 else target.astype(np.float32)
+    beside = target if target.dtype == np.int32 else wide.astype(np.float64)
+    with modes.using(mode=mode):
+        y, g = value_and_grad(lambda x: ours(x, wide))(x)
+        want, slopes = value_and_grad(ours)(x, beside)
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(g, slopes)
 
 
 def test_binary_cross_entropy_is_finite_at_0_and_1() -> None:
