@@ -131,6 +131,9 @@ class Tensor(ArrayLike, Constant):
     def __ceil__(self) -> int:
         return int(np.ceil(self.data))
 
+    def __trunc__(self) -> int:
+        return int(np.trunc(self.data))
+
     def _must_not_be_watched(self, what: str, instead: str) -> None:
         if self.watched:
             raise NeedsTrace(f"{what} of a tensor that a gradient flows through: {instead}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import math
 from typing import Any
 
@@ -24,6 +25,8 @@ def as_float(m: Any, x: Any) -> Value:
 _UNARY: dict[str, tuple[Any, ...]] = {
     name: (getattr(np, name), getattr(math, name)) for name in ("sin", "cos", "exp", "sqrt", "tanh")
 }
+for _name in ("acos", "asin", "atan", "acosh", "asinh", "atanh"):
+    _UNARY[_name] = (getattr(np, f"arc{_name[1:]}"), getattr(math, _name))
 for _name, _functions in _UNARY.items():
     on_values(*_functions)(lambda m, x, name=_name: m.op(name, as_float(m, x)))
 for _name in ("floor", "ceil"):
@@ -73,7 +76,7 @@ def _logical_not(m, x):
     return m.op("logical_not", x)
 
 
-@on_values(builtins.abs, np.abs, math.fabs)
+@on_values(builtins.abs, np.abs, np.fabs, math.fabs)
 def _abs(m, x):
     return (
         m.weakly(m.op("maximum", x, m.op("neg", x)), m.is_weak(x))
@@ -145,8 +148,53 @@ def _near_zero(m: Any, x: Value, near: Any, far: Any) -> Value:
 
 
 @on_values(math.hypot, np.hypot)
-def _hypot(m, a, b):
-    return m.op("sqrt", m.binary(ast.Add, m.power(a, 2), m.power(b, 2)))
+def _hypot(m, *xs):
+    squares = [m.binary(ast.Mult, x, x) for x in xs]
+    return m.op(
+        "sqrt", as_float(m, functools.reduce(lambda a, b: m.binary(ast.Add, a, b), squares))
+    )
+
+
+@on_values(math.dist)
+def _dist(m, p, q):
+    pairs = zip(m.iterated(p), m.iterated(q), strict=True)
+    return m.call(math.hypot, tuple(m.binary(ast.Sub, a, b) for a, b in pairs), {})
+
+
+@on_values(math.atan2, np.arctan2)
+def _atan2(m, y, x):
+    """atan of the smaller side by the larger one, turned to where it lies"""
+    y, x = m.promoted(y, x, at_least_float=True)
+    zero, one = Constant(0, dtype=x.dtype), _one(m, x)
+    steep = m.op("greater", m.op("abs", y), m.op("abs", x))
+    below, left = m.op("less", y, zero), m.op("less", x, zero)
+    over, under = m.op("where", steep, x, y), m.op("where", steep, y, x)
+    under = m.op("where", m.op("equal", under, zero), one, under)
+    angle = m.op("atan", m.op("div", over, under))
+    half = m.op("where", below, Constant(-math.pi / 2, dtype=x.dtype), math.pi / 2)
+    back = m.op("where", left, m.op("add", half, half), zero)
+    return m.op("where", steep, m.op("sub", half, angle), m.op("add", angle, back))
+
+
+@on_values(math.fmod, np.fmod)
+def _fmod(m, a, b):
+    """What is left of a after whole b's, with the sign of a"""
+    rest = m.binary(ast.Mod, _abs(m, a), m.call(builtins.abs, (b,), {}))
+    return _copysign(m, rest, a)
+
+
+@on_values(math.copysign, np.copysign)
+def _copysign(m, x, sign):
+    x, sign = m.promoted(x, sign, at_least_float=True)
+    negative = m.op("less", sign, Constant(0, dtype=sign.dtype))
+    size = m.op("abs", x)
+    return m.op("where", negative, m.op("neg", size), size)
+
+
+@on_values(math.cbrt, np.cbrt)
+def _cbrt(m, x):
+    x = as_float(m, x)
+    return _copysign(m, m.binary(ast.Pow, m.op("abs", x), 1 / 3), x)
 
 
 @on_values(np.logaddexp)
@@ -166,7 +214,8 @@ for _f, _base in ((np.log2, 2), (math.log2, 2), (np.log10, 10), (math.log10, 10)
     on_values(_f)(
         lambda m, x, base=_base: m.binary(ast.Mult, m.op("log", as_float(m, x)), 1 / math.log(base))
     )
-on_values(np.exp2)(lambda m, x: m.op("exp", m.binary(ast.Mult, as_float(m, x), math.log(2))))
+for _f in (np.exp2, math.exp2):
+    on_values(_f)(lambda m, x: m.op("exp", m.binary(ast.Mult, as_float(m, x), math.log(2))))
 for _f in (np.degrees, math.degrees, np.rad2deg):
     on_values(_f)(lambda m, x: m.binary(ast.Mult, as_float(m, x), 180 / math.pi))
 for _f in (np.radians, math.radians, np.deg2rad):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
+
 from tests.cloud.parse.programs.table import program
 
 
@@ -232,3 +234,16 @@ def a_decorator_that_keeps_the_name_of_what_it_wraps(x):
         return y * y
 
     return squared(x)
+
+
+@program((1.0, 2.0), (2.0, 1.0), (-1.5, 0.5), (0.5, -1.5), (-2.0, -1.0), (-1.0, -2.0))
+def angles(y, x):
+    return (
+        math.atan2(y, x) + np.arctan2(x, y) * 2 + math.atan(x) + np.arcsin(y / 3) * np.arccos(x / 3)
+    )
+
+
+@program((0.7, 2.0), (-3.7, 0.5), (3.7, -0.9))
+def lengths_and_rests(a, b):
+    y = math.hypot(a, b, 2.0) + math.dist((a, b), (1.0, 3.0)) + math.fmod(a, b) + np.fmod(b, a)
+    return y + math.copysign(a, b) * math.cbrt(a) + np.fabs(b) + math.exp2(a) + np.arcsinh(a * b)
