@@ -238,7 +238,9 @@ class Arithmetic(Base):
         for item in items:
             hit = self.compare(ast.Eq, x, item)
             found = hit if found is False else self.op("logical_or", found, self.as_value(hit))
-        return self.op("logical_not", found) if negated and found is not False else found ^ negated
+        if isinstance(found, Value):
+            return self.op("logical_not", found) if negated else found
+        return found != negated
 
 
 def _dtype(x: Any) -> DType:

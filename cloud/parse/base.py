@@ -67,6 +67,7 @@ class Base:
         self.weak: set[Value] = set()  # values whose numbers come from Python's
         self.not_negative: set[Value] = set()  # loop counters
         self.default_float = DType.f32
+        self.long_loops: set[ast.AST] = set()  # each had more turns than are written out
         self.watched_from: int | None = None  # a node made after this one ends a Python loop
 
     # Methods of other parts that the parts below them call.

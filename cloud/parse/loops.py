@@ -9,11 +9,14 @@ from typing import Any
 from cloud.parse.base import BREAK, OFF_THE_END, RETURN, Flow
 from cloud.parse.errors import Disagreement, NotKnown, Traced
 from cloud.parse.sequences import Items, Sequence
+from cloud.parse.source import assigned_names
 from cloud.parse.staged_loop import StagedLoops, Turn
 from cloud.parse.state import Region
+from ir.dtype import DType
 from ir.graph import Value, next_serial
 
 MOST_UNROLLED = 256  # turns of a loop that is written out because its body needs its number
+MOST_STEP = 1000  # of a counter that may be 32 bits wide
 
 
 class RematItems:
@@ -36,19 +39,54 @@ class Loops(StagedLoops):
     def stmt_While(self, node: ast.While) -> Flow:
         if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)):
             return self._while_assigning(node)
+        if self.watched_from is None and self._counts(node):
+            most = 0 if node in self.long_loops else MOST_UNROLLED
+            try:
+                return self._or_undone(lambda: self._while(node, most))
+            except Traced:
+                self.long_loops.add(node)
+            try:
+                return self.staged_while(node, self._test(node)[1], sure=True)
+            except (NotKnown, Disagreement):  # its body needs the numbers themselves
+                pass
+        return self._while(node)
+
+    def _while(self, node: ast.While, most: int | None = None) -> Flow:
+        """Turn after turn while the condition is known; Traced where more than `most` make nodes"""
+        turns = 0
         while True:
             test, every = self._test(node)
             if test is False:
                 return self.block(node.orelse)
             if test is not True:
                 return self.staged_while(node, every, sure=False)
-            flow = self._attempt(lambda: self.end_of_body(self.block(node.body)))
+            turns += 1
+            if most is not None and turns > most:
+                self.watched_from = next_serial()
+            try:
+                flow = self._attempt(lambda: self.end_of_body(self.block(node.body)))
+            finally:
+                if most is not None:
+                    self.watched_from = None
             if flow is None:
                 return self.staged_while(node, every, sure=True)
             if flow.code == BREAK:
                 return OFF_THE_END
             if flow.code == RETURN:
                 return flow
+
+    def _counts(self, node: ast.While) -> bool:
+        """Whether the known numbers that its turns change are the same as values of the graph:
+        integers that go up or down by steps, and floats of double precision."""
+        stored, _ = assigned_names(node.body)
+        steps = _stepped(node.body)
+        for name in stored:
+            x = self.scope.vars.get(name)
+            if isinstance(x, float) and self.default_float is not DType.f64:
+                return False
+            if isinstance(x, int) and name not in steps:
+                return False
+        return True
 
     def stmt_For(self, node: ast.For) -> Flow:
         items = self.expr(node.iter)
@@ -89,21 +127,15 @@ class Loops(StagedLoops):
         except Disagreement:
             if not sure:
                 raise
-        region = Region(staged=False)
-        self.regions.append(region)
-        try:
+
+        def first_apart() -> Flow:
             self.assign(node.target, sequence.item(0))
             flow = self.end_of_body(self.block(node.body))
             if not isinstance(flow.code, int) or flow.code:
                 raise self.disagreement("the loop is left in its first turn", node)
-            flow = self._counted_loop(node, sequence, every, first=1, sure=sequence.size > 1)
-        except BaseException:
-            self.regions.pop()
-            region.restore()
-            raise
-        self.regions.pop()
-        self.commit(region)
-        return flow
+            return self._counted_loop(node, sequence, every, first=1, sure=sequence.size > 1)
+
+        return self._or_undone(first_apart)
 
     def _counted_loop(
         self, node: ast.For, sequence: Sequence, every: int, *, first: int, sure: bool
@@ -168,6 +200,12 @@ class Loops(StagedLoops):
 
     def _attempt(self, run: Callable[[], Flow]) -> Flow | None:
         """Run it for good; where it turns out to be data that decide, undo it and give None."""
+        return self._or_undone(run, lambda flow: isinstance(flow.code, int))
+
+    def _or_undone(
+        self, run: Callable[[], Flow], good: Callable[[Flow], bool] = lambda _: True
+    ) -> Any:
+        """Run it for good; undone, with None, where the result is not `good`, and by an error."""
         region = Region(staged=False)
         self.regions.append(region)
         try:
@@ -177,8 +215,27 @@ class Loops(StagedLoops):
             region.restore()
             raise
         self.regions.pop()
-        if not isinstance(flow.code, int):
+        if not good(flow):
             region.restore()
             return None
         self.commit(region)
         return flow
+
+
+def _stepped(body: list[ast.stmt]) -> set[str]:
+    """The variables that these statements change in small steps alone, such as `n += 1`."""
+    steps: dict[str, int] = {}
+    stored: list[str] = []
+    for n in (n for s in body for n in ast.walk(s)):
+        match n:
+            case ast.Name(name, ast.Store()):
+                stored.append(name)
+            case ast.AugAssign(ast.Name(name), op, ast.Constant(int(step))):
+                steps[name] = steps.get(name, 0) + _is_small(op, step)
+            case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(of), op, ast.Constant(int(step)))):
+                steps[name] = steps.get(name, 0) + (of == name and _is_small(op, step))
+    return {name for name, n in steps.items() if stored.count(name) == n}
+
+
+def _is_small(op: ast.operator, step: int) -> bool:
+    return isinstance(op, (ast.Add, ast.Sub)) and step <= MOST_STEP

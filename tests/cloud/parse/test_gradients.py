@@ -79,6 +79,30 @@ def test_the_gradient_of_a_loop_has_as_many_nodes_for_any_number_of_turns() -> N
     assert len(counts) == 1
 
 
+def counted_by_hand(n: int) -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        s, i = 0.0, 0
+        while i < n:
+            i += 1
+            if i % 3 == 0:
+                continue
+            s = s * 0.999 + x * i
+            if s > 1e3:
+                s = s * 0.5
+        return s
+
+    return f
+
+
+def test_a_loop_that_is_counted_by_hand_is_a_loop_too() -> None:
+    f = counted_by_hand(100_000)
+    assert node_count(counted_by_hand(1000), 0.2) == node_count(f, 0.2)
+    y, g = value_and_grad(counted_by_hand(3000))(0.2)
+    assert y == pytest.approx(counted_by_hand(3000)(0.2), rel=1e-9)
+    slope = (counted_by_hand(3000)(0.2 + 1e-7) - counted_by_hand(3000)(0.2 - 1e-7)) / 2e-7
+    assert g == pytest.approx(slope, rel=1e-4)
+
+
 def test_the_derivative_of_a_loop_is_a_loop_and_of_a_recursion_a_recursion() -> None:
     assert kinds(newton, 2.0).count("while_loop") == 2
     assert "call" in kinds(power, 1.1, 5.0)

@@ -88,7 +88,7 @@ def while_break_skips_else(x):
     return x
 
 
-@program(2.0, 7.0)
+@program(2.2, 6.9)
 def newton(a):
     x = a
     while abs(x * x - a) > 1e-9:
@@ -214,3 +214,61 @@ def a_word_that_each_turn_sets_before_it_reads_it(x):
         mode = "double"
         x = x * 2 if mode == "double" else x + 100
     return x
+
+
+@program(1.3)
+def many_turns_whose_body_needs_the_number(x):
+    parts = [x * k for k in range(300)]
+    i, s = 0, x
+    while i < 300:
+        s = s + parts[i] * 1e-3
+        i += 1
+    return s
+
+
+@program(1.3)
+def many_turns_with_numbers_of_more_than_32_bits(x):
+    i, seed, s = 0, 1, x
+    while i < 300:
+        seed = (seed * 1103515245 + 12345) % 2**31
+        s = s + x * seed * 1e-12
+        i += 1
+    return s
+
+
+@program(1.3)
+def many_turns_inside_of_many(x):
+    i, s = 0, x
+    while i < 260:
+        j = 300
+        while j > 0:
+            s = s * 0.99 + x
+            j = j - 1
+        i = i + 1
+    return s
+
+
+@program(1.3)
+def many_turns_of_which_data_choose_the_last(x):
+    i, s = 5000, x
+    while i > 0:
+        i -= 1
+        if s > 3.0:
+            return s * i
+        s = s * 1.001
+    else:
+        s = 0.0 * s
+    return s
+
+
+@program(1.3)
+def many_turns_that_make_nothing(x):
+    i = 0
+    while i < 5000:
+        i += 1
+    return x * i
+
+
+@program(2.2, 6.9)
+def a_whole_number_in_a_tuple_of_numbers(x):
+    return x * 3 if round(x) in (1, 2) else x * 5
