@@ -46,6 +46,8 @@ class Traced:
 
     def argument(self, key: int | str) -> Any:
         """An argument by its place or name. Raises IndexError or KeyError."""
+        if isinstance(key, int) and len(self.args) <= key < len(self.names):
+            key = self.names[key]  # it was given by name
         if isinstance(key, int):
             return self.args[key]
         return self.kwargs[key] if key in self.kwargs else self.args[self.names.index(key)]

@@ -48,7 +48,7 @@ def _argument(key: int | str, traced: Traced) -> Any:
     try:
         tree = traced.argument(key)
     except (IndexError, KeyError, ValueError):
-        names = ", ".join([*traced.names, *traced.kwargs]) or "none"
+        names = ", ".join(dict.fromkeys([*traced.names, *traced.kwargs])) or "none"
         raise ShapeError(f"wrt {key!r}: no such argument; there are {names}") from None
 
     if isinstance(tree, Value) and not tree.dtype.is_float:

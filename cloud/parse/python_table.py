@@ -107,6 +107,18 @@ def _print(m, *args, **kwargs):
         print(*args, **kwargs)
 
 
+@handles(builtins.next)
+def _next(m, items, *default):
+    if not isinstance(items, list):
+        return m.call_python(next, (items, *default), {})
+    if not items and default:
+        return default[0]
+    if not items:
+        raise StopIteration
+    m.touch(items)  # a generator expression, which is a list of what is left of it
+    return items.pop(0)
+
+
 @handles(builtins.getattr)
 def _getattr(m, x, name, *default):
     try:

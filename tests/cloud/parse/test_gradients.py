@@ -195,6 +195,16 @@ def test_a_structure_may_hold_integers_and_text() -> None:
     assert g == {"x": 3.0, "n": None, "how": None}
 
 
+def test_the_number_of_an_argument_that_is_given_by_name() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x * y * y
+
+    assert grad(f, (0, 1))(2.0, y=3.0) == (9, 12)
+    assert grad(f, 1)(y=3.0, x=2.0) == 12
+    with pytest.raises(ShapeError, match=r"wrt 5: no such argument; there are x, y$"):
+        grad(f, 5)(2.0, y=3.0)
+
+
 @pytest.mark.parametrize("wrt", [5, "other", 1.5])
 def test_what_cannot_be_differentiated_by_is_named(wrt: Any) -> None:
     with pytest.raises(ShapeError, match=f"wrt {wrt!r}"):

@@ -247,3 +247,10 @@ def angles(y, x):
 def lengths_and_rests(a, b):
     y = math.hypot(a, b, 2.0) + math.dist((a, b), (1.0, 3.0)) + math.fmod(a, b) + np.fmod(b, a)
     return y + math.copysign(a, b) * math.cbrt(a) + np.fabs(b) + math.exp2(a) + np.arcsinh(a * b)
+
+
+@program(1.3)
+def the_next_of_a_generator_expression(x):
+    parts = (x * k for k in range(1, 4))
+    first = next(parts)
+    return first * next(parts) + sum(parts) + next((y for y in [x] if y is None), x)
