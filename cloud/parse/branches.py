@@ -102,14 +102,20 @@ class Branches(Arithmetic):
             if flow.code == RETURN:
                 return flow
             return self.block(orelse) if flow.code == 0 else OFF_THE_END
-        if orelse:
-            flow = self.guarded(flow, lambda: self.block(orelse))
-        if RETURN not in flow.possible:
-            kept = flow.possible - {BREAK}
-            return OFF_THE_END if kept <= {0} else Flow(flow.code, flow.value, kept)
-        if flow.possible == {RETURN}:
-            return flow
-        return Flow(self.recoded(flow, BREAK), flow.value, flow.possible - {BREAK} | {0})
+
+        def left() -> Flow:
+            if flow.possible <= {0, BREAK}:
+                return OFF_THE_END
+            if flow.possible - {0} == {RETURN} and (orelse or 0 not in flow.possible):
+                return Flow(RETURN, flow.value, frozenset({RETURN}))
+            return Flow(self.recoded(flow, BREAK), flow.value, flow.possible - {BREAK} | {0})
+
+        if not orelse:
+            return left()
+        ran_off: Flow = self.branch(
+            self.compare(ast.Eq, flow.code, 0), lambda: self.block(orelse), left
+        )
+        return ran_off
 
     def recoded(self, flow: Flow, ended: int) -> int | Value:
         """The code of a flow where one kind of leaving ends here and control goes on."""

@@ -18,6 +18,9 @@ from ir.graph import Value, next_serial
 MOST_UNROLLED = 256  # turns of a loop that is written out because its body needs its number
 MOST_STEP = 1000  # of a counter that may be 32 bits wide
 
+_DONE = Flow(0)  # how a turn ends that its condition ends
+_UNDECIDED = Flow(Value((), DType.i32))  # … that data may end
+
 
 class RematItems:
     """What a loop runs over that keeps each `every`th state only; see `remat`."""
@@ -53,23 +56,30 @@ class Loops(StagedLoops):
 
     def _while(self, node: ast.While, most: int | None = None) -> Flow:
         """Turn after turn while the condition is known; Traced where more than `most` make nodes"""
-        turns = 0
+        turns, found = 0, (False, 1)
+
+        def turn() -> Flow:
+            nonlocal found
+            found = self._test(node)
+            if found[0] is False:
+                return _DONE
+            if found[0] is not True:
+                return _UNDECIDED
+            return self.end_of_body(self.block(node.body))
+
         while True:
-            test, every = self._test(node)
-            if test is False:
-                return self.block(node.orelse)
-            if test is not True:
-                return self.staged_while(node, every, sure=False)
             turns += 1
             if most is not None and turns > most:
                 self.watched_from = next_serial()
             try:
-                flow = self._attempt(lambda: self.end_of_body(self.block(node.body)))
+                flow = self._attempt(turn)
             finally:
                 if most is not None:
                     self.watched_from = None
             if flow is None:
-                return self.staged_while(node, every, sure=True)
+                return self.staged_while(node, found[1], sure=found[0] is True)
+            if flow is _DONE:
+                return self.block(node.orelse)
             if flow.code == BREAK:
                 return OFF_THE_END
             if flow.code == RETURN:

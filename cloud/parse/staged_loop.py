@@ -101,11 +101,13 @@ class StagedLoops(Branches, Sequences):
                 self.touch(self.scope)
                 put(self.scope, name, x)
             start = next_serial()
+            held = {i: contents(c) for i, (c, _) in region.written.items()}
             if isinstance(leaving["code"], Value):  # data decide whether to go on
                 going_on = self.compare(ast.Eq, leaving["code"], 0)
                 condition = self.both(going_on, turn.more)
             else:
                 condition = turn.more()
+            self._check_unchanged(region, held)
             body_start = next_serial()
             flow = self.end_of_body(turn.body())
             self._note_leaving(leaving, flow)
@@ -116,6 +118,16 @@ class StagedLoops(Branches, Sequences):
         starts = (start, body_start)
         containers = {id(c): c for c, _ in region.written.values()}
         return Round(parameters, condition, starts, after, fresh, flow.possible, containers)
+
+    def _check_unchanged(self, region: Region, held: dict[int, dict[Any, Any]]) -> None:
+        """Refuse a condition that changes what is outside of it: its graph gives a truth alone."""
+        for i, (c, before) in region.written.items():
+            old, now = held.get(i, before), contents(c)
+            if old.keys() != now.keys() or any(now[k] is not x for k, x in old.items()):
+                raise self.refused(
+                    "a condition of a loop that changes what is outside of it",
+                    "write `while True:` and `if not …: break` in its body",
+                )
 
     def _install(self, plan: Plan) -> tuple[list[Value], dict[tuple[int, Any], Any]]:
         parameters: list[Value] = []

@@ -266,6 +266,12 @@ def test_a_turn_does_not_read_what_only_the_first_one_would_find(name: str) -> N
         Traced.of(function(f"{body}\nreturn x", f"inherited {name}"), (np.float64(2.5),), {})
 
 
+def test_a_condition_of_a_loop_does_not_change_what_is_outside() -> None:
+    body = "t = x\ndef g():\n    nonlocal t\n    t = t * 2\n    return t\nwhile g() < 20:\n    pass"
+    with pytest.raises(UnsupportedSyntax, match="a condition of a loop that changes"):
+        Traced.of(function(f"{body}\nreturn t", "changing condition"), (np.float64(2.5),), {})
+
+
 SHARED = {
     "another name": ("v = np.ones(3) * x\nw = v\nw[0] = 5.0\nreturn v", "also v of f"),
     "in a list": ("v = np.ones(3) * x\nl = [v]\nv[0] = 5.0\nreturn l[0]", "also l of f"),

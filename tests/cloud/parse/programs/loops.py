@@ -272,3 +272,68 @@ def many_turns_that_make_nothing(x):
 @program(2.2, 6.9)
 def a_whole_number_in_a_tuple_of_numbers(x):
     return x * 3 if round(x) in (1, 2) else x * 5
+
+
+@program(0.8, 2.1, 5.5)
+def else_of_an_inner_loop_that_continues_the_outer_one(x):
+    s = x
+    for i in range(10):
+        for j in range(i):
+            if s > 5.0:
+                break
+            s = s * 1.1
+        else:
+            s = s + 0.1
+            continue
+        s = s - 0.7
+    return s
+
+
+@program(0.8, 2.1, 5.5)
+def else_of_an_inner_loop_that_breaks_the_outer_one(x):
+    s = x
+    for i in range(10):
+        for j in range(4):
+            if s > i:
+                break
+            s = s * 1.1
+        else:
+            s = s + 1
+            break
+        s = s * 0.7 + 0.3
+    return s
+
+
+@program(0.8, 2.1, 5.5)
+def break_of_both_loops_by_else(x):
+    s = x
+    for i in range(10):
+        for j in range(4):
+            if s > 5.0:
+                break
+            s = s * 1.1
+        else:
+            continue
+        break
+    return s + i
+
+
+@program(0.8, 2.1, 31.0)
+def inner_loop_with_else_break_and_return(x):
+    s = x
+    for i in range(10):
+        k = 0
+        while k < i:
+            k += 1
+            if s > 30:
+                return -s
+            if s > k * 2:
+                break
+            s = s * 1.2
+        else:
+            if s > 10:
+                break
+            s = s + 0.5
+            continue
+        s = s * 0.9 + 1
+    return s
