@@ -68,7 +68,7 @@ class Calls(Recursion):
     def call_python(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let Python call it; what cannot take values says so with the place."""
         owner = getattr(f, "__self__", None)
-        given = values_in([list(args), kwargs])
+        given = values_in([list(args), kwargs, owner if isinstance(owner, list) else None])
         if isinstance(owner, (list, dict, set)) and f.__name__ in CHANGES_ITSELF:
             self.touch(owner)
         if given and isinstance(owner, np.ndarray):

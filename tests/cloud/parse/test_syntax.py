@@ -203,6 +203,7 @@ NOT_KNOWN = {
     "percent": ("'%s' % x", "the text of a value"),
     "format": ("'{}'.format(x)", r"str\.format does not take values"),
     "search": ("[x, 1.0].index(x)", r"list\.index does not take values"),
+    "sort": ("[x, 1.0].sort()", r"list\.sort does not take values"),
     "order of lists": ("[x] < [1.0]", "an order of lists that data decide"),
     "where": ("np.where(np.ones(2) * x > 0)", "where of a condition alone"),
     "einsum": ("np.einsum('ii->i', np.ones((2, 2)) * x)", "einsum 'ii->i'"),
