@@ -2,16 +2,16 @@
 
 The server is trusted to add the noise, and what it releases is private: Gaussian noise on the sum
 of clipped updates (McMahan 2018, "Learning differentially private recurrent language models").
-Neighbours are two populations of which one lacks a device. Nothing is gained from sampling: a
-device may be in every round, and who takes part is not secret.
+Neighbours are two runs of which one has zero in place of a device's update; who takes part is
+public. Nothing is gained from sampling: a device may be in every round.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,8 @@ from fl_server.errors import MissingExtra
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.mask import KEY_SIZE, expand
-from fl_server.secagg.params import Encoding
+from fl_server.secagg.params import Encoding, Params
+from fl_server.store import sync_folder
 
 
 @dataclass(frozen=True)
@@ -36,38 +37,44 @@ class Privacy:
     delta: float
     epsilon: float = math.inf
 
-    def spent(self, rounds: int) -> float:
-        """The epsilon of so many rounds at `delta`.     raises MissingExtra
+    def spent(self, noises: Sequence[float]) -> float:
+        """The epsilon at `delta` of releases with these noise multipliers.     raises MissingExtra
 
-        The rounds of one noise are one round of less (Dong 2019, "Gaussian differential privacy",
-        corollary 3.3); the library's bounds of its Renyi and its loss distribution both hold.
+        Gaussian releases are together one of less noise (Dong 2019, "Gaussian differential
+        privacy", corollary 3.3), whose epsilon is known exactly (Balle 2018, "Improving the
+        Gaussian mechanism").
         """
-        if not rounds:
+        if not noises:
             return 0.0
-        return _epsilon(self.noise_multiplier / math.sqrt(rounds), self.delta)
+        try:
+            from dp_accounting import get_epsilon_gaussian
+        except ImportError as error:
+            raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
+        whole = 1 / math.sqrt(sum(1 / noise**2 for noise in noises))
+        epsilon: float = get_epsilon_gaussian(whole, self.delta)
+        return epsilon * (1 + 1e-9)  # the root is found from either side
 
-    def allows(self, rounds: int) -> bool:
-        """Whether so many rounds are within the budget."""
-        return self.epsilon == math.inf or self.spent(rounds) <= self.epsilon
+    def allows_after(self, noises: Sequence[float]) -> bool:
+        """Whether one more release is within the budget."""
+        spent = self.spent([*noises, self.noise_multiplier])
+        return spent <= self.epsilon
 
-    def noisy(self, mean: Mean, encoding: Encoding, random: RandomBytes) -> Mean:
-        """The mean of the sum with noise."""
-        deviation = self.noise_multiplier * sensitivity(encoding) / mean.weight
-        noise = gaussian(random(KEY_SIZE), len(mean.delta))
-        return replace(mean, delta=mean.delta + deviation * noise)
+    def deviation(self, encoding: Encoding, survivors: int) -> float:
+        """Of the noise in each coordinate of the mean."""
+        return self.noise_multiplier * sensitivity(encoding) / survivors
 
+    def noisy(self, mean: Mean, params: Params, random: RandomBytes) -> Mean:
+        """The mean of the sum with noise.
 
-@cache
-def _epsilon(noise_multiplier: float, delta: float) -> float:
-    """Of one release."""
-    try:
-        import dp_accounting as dp
-    except ImportError as error:
-        raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
-    release = dp.GaussianDpEvent(noise_multiplier)
-    accountants = dp.rdp.RdpAccountant(), dp.pld.PLDAccountant()
-    epsilon: float = min(a.compose(release).get_epsilon(delta) for a in accountants)
-    return epsilon
+        A client that does not play fair may have moved the sum to where it wraps around, which
+        would show what others sent in spite of any noise: the noisy mean wraps around as well, so
+        that it is the noisy sum's.
+        """
+        encoding = params.encoding
+        noise = self.deviation(encoding, mean.weight) * gaussian(random(KEY_SIZE), encoding.length)
+        period = 2 * encoding.clip_value * 2.0**params.ring_bits / (encoding.top * mean.weight)
+        delta = np.mod(mean.delta + noise + period / 2, period) - period / 2
+        return replace(mean, delta=delta)
 
 
 def sensitivity(encoding: Encoding) -> float:
@@ -87,19 +94,25 @@ def gaussian(key: bytes, count: int) -> npt.NDArray[np.float64]:
 
 
 class Ledger:
-    """The releases of a task, a line each, in a file beside the database: one that is put back to
-    an earlier state does not get back what was spent."""
+    """The releases of a task, a line each with its noise multiplier, in a file beside the database:
+    one that is put back to an earlier state does not get back what was spent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def count(self) -> int:
-        return self._path.read_bytes().count(b"\n") if self._path.exists() else 0
+    def noises(self) -> list[float]:
+        if not self._path.exists():
+            return []
+        return [float(line.split()[0]) for line in self._path.read_text().splitlines()]
 
-    def add(self, line: str) -> None:
+    def add(self, noise_multiplier: float, what: str) -> None:
         """Have a line on the disk when this returns."""
+        new = not self._path.exists()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path, "ab") as file:
-            file.write(f"{line}\n".encode())
+            file.write(f"{noise_multiplier!r} {what}\n".encode())
             file.flush()
             os.fsync(file.fileno())
+        if new:
+            sync_folder(self._path.parent)
+            sync_folder(self._path.parent.parent)

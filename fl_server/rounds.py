@@ -137,7 +137,8 @@ class Rounds:
             if client in live.senders("vector"):
                 return None
             if live.stage != "vector":
-                raise Gone(f"stage vector is over; this is stage {live.stage}")
+                when = "not open yet" if live.stage == "share" else "over"
+                raise Gone(f"stage vector is {when}; this is stage {live.stage}")
             path = self._store.vector_path(live.task.name, live.number, client)
             return path.with_suffix(".part")
 
@@ -256,7 +257,7 @@ class Rounds:
             return
         mean, privacy = total.mean(), task.settings.privacy
         if privacy is not None:
-            mean = privacy.noisy(mean, live.encoding, self._settings.random)
+            mean = privacy.noisy(mean, total.session.params, self._settings.random)
         before, strategy = self.weights.latest(task.name), task.settings.make_strategy()
         weights, moments = self.weights.values(before), self.weights.moments(before)
         after, moments = strategy.apply(
@@ -267,7 +268,8 @@ class Rounds:
         with self._store.begin() as db:
             version = self.weights.add(db, task.name, after, live.number, moments)
             if privacy is not None:  # counted before anybody can see it
-                self._ledger(task).add(f"{live.number} {version.digest.hex()}")
+                what = f"round {live.number} {version.digest.hex()}"
+                self._ledger(task).add(privacy.noise_multiplier, what)
             public = {"weights": version.digest.hex(), "summary": summary}
             transcript.append(db, task.name, live.number, now, FINISHED, **public)
             record.close_round(db, live, FINISHED, summary)
@@ -280,13 +282,13 @@ class Rounds:
         privacy = task.settings.privacy
         if privacy is None:
             return None
-        rounds = self._ledger(task).count()
-        return {"epsilon": privacy.spent(rounds), "delta": privacy.delta, "rounds": rounds}
+        noises = self._ledger(task).noises()
+        return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
 
     def _overspent(self, task: Task) -> str:
         """Why the task's privacy budget has no round left, empty if it has."""
         privacy = task.settings.privacy
-        if privacy is None or privacy.allows(self._ledger(task).count() + 1):
+        if privacy is None or privacy.allows_after(self._ledger(task).noises()):
             return ""
         return f"another round would spend more than epsilon {privacy.epsilon:g}"
 

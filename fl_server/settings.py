@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.privacy import Privacy
@@ -19,6 +19,9 @@ from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.params import Encoding, complete_graph
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
+
+LEAST_NOISE = 1e-3  # whose epsilon, half a million, promises nothing
+DEVIATIONS = 6  # of the noise that the range of a coordinate must hold: what is beyond wraps around
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,11 @@ class TaskSettings(BaseModel):
     agree_s: float = Field(default=30.0, gt=0, le=86400)
     reveal_s: float = Field(default=30.0, gt=0, le=86400)
 
+    @field_validator("strategy", mode="before")
+    @classmethod
+    def _of_tasks_before_there_were_others(cls, name: Any) -> Any:
+        return "fedavg" if name == "average" else name
+
     @classmethod
     def checked(cls, **settings: Any) -> TaskSettings:
         """The settings of these fields.     raises SettingsError"""
@@ -134,15 +142,15 @@ class TaskSettings(BaseModel):
                 f"target_cohort is {self.target_cohort}, below min_cohort {self.min_cohort}"
             )
         self.make_strategy()
-        self._check_privacy()
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
             complete_graph(self.target_cohort, self.encoding(length))
         except ModulusTooSmall as error:
             raise SettingsError(str(error)) from None
+        self._check_privacy(length)
 
-    def _check_privacy(self) -> None:
+    def _check_privacy(self, length: int) -> None:
         """raises SettingsError, MissingExtra"""
         if self.privacy is None:
             if self.epsilon is not None:
@@ -150,9 +158,18 @@ class TaskSettings(BaseModel):
             return
         if self.max_weight != 1:
             raise SettingsError(f"max_weight is {self.max_weight}, want 1 where there is noise")
-        if not self.privacy.allows(1):
-            spent = self.privacy.spent(1)
+        if self.noise_multiplier < LEAST_NOISE:
+            given = f"noise_multiplier is {self.noise_multiplier}"
+            raise SettingsError(f"{given}, want 0 or at least {LEAST_NOISE}")
+        spent = self.privacy.spent([self.noise_multiplier])
+        if spent > self.privacy.epsilon:
             raise SettingsError(f"epsilon is {self.epsilon}, and one round spends {spent:.3g}")
+        encoding = self.encoding(length)
+        fewest = complete_graph(self.min_cohort, encoding).threshold
+        wanted = DEVIATIONS * self.privacy.deviation(encoding, fewest)
+        if self.clip_value < wanted:
+            given = f"clip_value is {self.clip_value}"
+            raise SettingsError(f"{given}, want {wanted:.3g} for that noise")
 
     def stage_s(self, stage: str) -> float:
         """How long a stage may last."""

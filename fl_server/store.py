@@ -213,11 +213,16 @@ def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)  # the name, too
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk when this returns."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the name, too
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def _be_durable(connection: DBAPIConnection, _: object) -> None:

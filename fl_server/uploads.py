@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from fl_server.clients import Caller
-from fl_server.errors import Malformed, StageReplayed, WrongOffset
+from fl_server.errors import FlError, Malformed, StageReplayed, WrongOffset
 from fl_server.messages import Part
 from fl_server.rounds import Rounds
 
@@ -25,7 +25,7 @@ class Uploads:
 
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
-        # Two requests of one client write one after the other; others do not wait for them.
+        # Two requests of one client write one after the other; most others do not wait for them.
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
 
     def offset(self, caller: Caller, session: str) -> int | None:
@@ -43,14 +43,29 @@ class Uploads:
             if path is None:
                 return
             kept = _kept(path)
-            if part.first != kept:
-                raise WrongOffset(f"the part begins at byte {part.first}, want {kept}")
-            if len(body) != part.size:
-                raise Malformed(f"a part of {len(body)} bytes, where {part.size} were announced")
-            _append(path, part.digest, body)
-            if kept + len(body) == part.total:
+            # It came before, and the server went away before the round had it.
+            again = kept == part.total == part.last + 1
+            if not again:
+                if part.first != kept:
+                    raise WrongOffset(f"the part begins at byte {part.first}, want {kept}")
+                if len(body) != part.size:
+                    raise Malformed(f"a part of {len(body)} bytes, {part.size} were announced")
+                _append(path, part.digest, body)
+                self._drop_if_late(path, caller, session)
+            if part.last + 1 == part.total:
                 self._rounds.put(caller, session, "vector", _whole(path, part.digest))
                 path.unlink(missing_ok=True)
+
+    def _drop_if_late(self, path: Path, caller: Caller, session: str) -> None:
+        """The round may have ended, and its files be gone, while the part was written.
+
+        raises Gone
+        """
+        try:
+            self._rounds.vector_place(session, caller.id)
+        except FlError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _kept(path: Path) -> int:

@@ -80,7 +80,10 @@ class Http:
             self.call("PUT", path, body)
             return
         digest, first = hashlib.sha256(body).digest(), 0
+        give_up = time.monotonic() + _LONGEST_STAGE_S
         while first < len(body):
+            if time.monotonic() > give_up:
+                raise ServerUnreachable(f"{path}: not taken within {_LONGEST_STAGE_S} s")
             data = body[first : first + _PART_BYTES]
             part = wire.Part(first, first + len(data) - 1, len(body), digest)
             first = self._put_part(path, data, part)
@@ -174,7 +177,8 @@ class Http:
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         if response.is_error:
-            raise ServerRefused(response.status_code, printable(response.text.strip()[:300]))
+            text = response.text.strip()[:300] or response.reason_phrase  # none with HEAD
+            raise ServerRefused(response.status_code, printable(text))
         return response
 
 

@@ -78,7 +78,7 @@ def test_a_setting_that_is_left_out_is_the_strategys_own(name):
         ),
         ({"strategy": "fedadam", "tau": 0.0}, "setting tau is 0.0, want greater than 0"),
         ({"strategy": "fedadam", "momentum": 1}, "setting momentum is 1, want less than 1"),
-        ({"strategy": "average"}, "setting strategy is 'average', want 'fedavg', 'fedavgm'"),
+        ({"strategy": "mean"}, "setting strategy is 'mean', want 'fedavg', 'fedavgm'"),
     ],
 )
 def test_settings_that_a_strategy_does_not_take_are_refused(given, words):
@@ -100,3 +100,8 @@ def adapted(name: str, rounds: int) -> float:
 @pytest.mark.parametrize("name", ["fedadagrad", "fedadam", "fedyogi"])
 def test_adaptive_strategies_reach_what_averaging_does_not(name):
     assert adapted(name, 200) < 0.5 * adapted("fedavg", 200)
+
+
+def test_a_task_that_was_kept_under_the_old_name_goes_on():
+    kept = TaskSettings(name="t").model_dump_json().replace('"fedavg"', '"average"')
+    assert TaskSettings.model_validate_json(kept).make_strategy() == STRATEGIES["fedavg"]()

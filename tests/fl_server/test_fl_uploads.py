@@ -14,6 +14,7 @@ from fl_world import START, World, enrolment, identity_of
 
 from fl_server import errors
 from fl_server import messages as wire
+from fl_server import uploads as uploads_module
 from fl_server.device import http
 from fl_server.secagg import labels
 from fl_server.secagg.encode import Update
@@ -131,6 +132,45 @@ def test_what_was_acknowledged_is_there_after_a_restart(open_round):
     assert world.rounds.live("t").stage == "agree"
 
 
+def test_a_server_that_dies_before_the_round_has_the_vector_takes_the_last_part_again(open_round):
+    world, session, ((caller, vector), *_) = open_round
+    uploads, put = Uploads(world.rounds), world.rounds.put
+    uploads.put(caller, session, part(vector, 0, 20), vector[:20])
+
+    def dies(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    world.rounds.put = dies
+    with pytest.raises(OSError, match="no space"):
+        uploads.put(caller, session, part(vector, 20, len(vector)), vector[20:])
+    world.rounds.put = put
+    assert caller.id not in world.rounds.live("t").senders("vector")
+    uploads.put(caller, session, part(vector, 20, len(vector)), vector[20:])
+    assert caller.id in world.rounds.live("t").senders("vector")
+
+
+def test_a_part_that_is_written_while_the_round_ends_leaves_nothing(open_round, monkeypatch):
+    world, session, ((caller, vector), *_) = open_round
+    append = uploads_module._append
+
+    def slow(path, digest, body):
+        world.rounds.stop_task("t")
+        append(path, digest, body)
+
+    monkeypatch.setattr(uploads_module, "_append", slow)
+    with pytest.raises(errors.Gone):
+        Uploads(world.rounds).put(caller, session, part(vector, 0, 8), vector[:8])
+    assert not list(world.store.folder.rglob("*.part"))
+
+
+def test_a_refusal_without_a_body_says_what_it_is(tmp_path):
+    with serving(tmp_path) as server:
+        device = http.Http(server.url, identity_of(b"nobody"), patience_s=1)
+        with pytest.raises(errors.ServerRefused, match="Unauthorized"):
+            device._until_answered(lambda: device._send("HEAD", "/sessions/00/vector", b"", True))
+        device.close()
+
+
 def test_a_part_goes_where_the_ones_before_it_end(open_round):
     world, session, ((caller, vector), *_) = open_round
     uploads = Uploads(world.rounds)
@@ -139,7 +179,7 @@ def test_a_part_goes_where_the_ones_before_it_end(open_round):
     uploads.put(caller, session, part(vector, 0, 8), vector[:8])
     with pytest.raises(errors.WrongOffset, match="begins at byte 0, want 8"):
         uploads.put(caller, session, part(vector, 0, 8), vector[:8])
-    with pytest.raises(errors.Malformed, match="a part of 7 bytes, where 8 were announced"):
+    with pytest.raises(errors.Malformed, match="a part of 7 bytes, 8 were announced"):
         uploads.put(caller, session, part(vector, 8, 16), vector[8:15])
     assert uploads.offset(caller, session) == 8
 
