@@ -26,6 +26,7 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
         status = 1
         try:
             os.close(reads)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it inside of native code too
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the model's runtime says on its way
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(most_s)
@@ -34,10 +35,13 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
             status = 0
         finally:  # whatever was raised: the child never goes on as a second caller
             os._exit(status)
-    os.close(writes)
     try:
+        os.close(writes)
         with open(reads, "rb") as pipe:
             raw = pipe.read()
+    except BaseException:  # whoever interrupts the parent does not wait for the child
+        os.kill(child, signal.SIGKILL)
+        raise
     finally:
         _, status = os.waitpid(child, 0)
     if status or not raw:
@@ -46,9 +50,8 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
             raise SourceTimeout(
                 f"the source model runs for more than {most_s} s on {name} (--check-seconds)"
             )
-        raise ConvertError(
-            f"the source model ends {name} with {number or os.waitstatus_to_exitcode(status)}"
-        )
+        how = f"by signal {number}" if number else f"with {os.waitstatus_to_exitcode(status)}"
+        raise ConvertError(f"the source model ends {name} {how}")
     kind, found = pickle.loads(raw)
     if kind == "error":
         raise ConvertError(found)

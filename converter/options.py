@@ -13,6 +13,7 @@ from converter.training import TrainSpec
 from ir.graph import Array
 
 KINDS = ("onnx", "tflite", "pt2", "ms")
+MOST_SECONDS = 2**31 - 1  # that an alarm takes
 Arrays = Mapping[str, Array]
 
 
@@ -50,8 +51,8 @@ class Options:
             raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
         if self.check < 1:
             raise ConvertError(f"check is {self.check}, want at least 1 input")
-        if self.check_seconds < 1:
-            raise ConvertError(f"check_seconds is {self.check_seconds}, want at least 1")
+        if not 1 <= self.check_seconds <= MOST_SECONDS:
+            raise ConvertError(f"check_seconds is {self.check_seconds}, want 1 to {MOST_SECONDS}")
 
     @property
     def quantization(self) -> Quantization:

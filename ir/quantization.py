@@ -15,6 +15,7 @@ from ir.graph import Array
 LOWEST, HIGHEST = -128, 127  # of int8
 ADD_LEFT_SHIFT = 20  # headroom that quantized_add gives its inputs
 SHIFTS = range(-31, 31)  # that a fixed-point multiplier may have
+MOST_MULTIPLIER = 2.0**30  # what the real numbers that one stands for are below
 
 
 def affine_scale(low: float, high: float) -> tuple[float, int]:
@@ -60,7 +61,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     TFLite's QuantizeMultiplier. A real below 2^-32 becomes (0, 0). Raises ValueError for a
     negative one and for one of 2^30 and more.
     """
-    if not 0 <= real < 2**30:
+    if not 0 <= real < MOST_MULTIPLIER:
         raise ValueError(f"multiplier {real}: want one from 0 to 2^30")
     fraction, shift = math.frexp(real)
     multiplier = math.floor(fraction * 2**31 + 0.5)

@@ -57,6 +57,7 @@ class _Finder:
         self.now: dict[Value, Value] = {}
         self.stored: dict[Value, Stored] = {}  # by quantizers' results: made on int8
         self.entered: dict[Value, Value] = {}  # whole numbers that were made by others, as int8
+        self.moved: dict[Value, Stored] = {}  # results of what moves dequantized numbers
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -65,8 +66,6 @@ class _Finder:
             if made is not None:
                 self.stored[y] = made
                 self.now[y] = _as_source(made.value, y.dtype)
-                of = self.whole[y].value.node or node  # the layer, not what quantizes its result
-                made.value.node.source = of.source  # type: ignore[union-attr]
             elif y in self.real and self.real[y].value in self.stored:
                 s = self.as_stored(y)
                 assert s is not None
@@ -82,14 +81,21 @@ class _Finder:
 
     def as_stored(self, v: Value | None) -> Stored | None:
         """A dequantized value, or what moves one, as the int8 that it was."""
-        if v is None or v not in self.real:
-            node = v.node if v is not None else None
-            if node is None or node.op.name not in MOVES:
+        moves: list[Node] = []
+        while v is not None and v not in self.real and v not in self.moved:
+            if v.node is None or v.node.op.name not in MOVES:
                 return None
-            s = self.as_stored(node.inputs[0])
-            y = s and node.op.node([s.value], node.attrs, node.source).results[0]
-            return s and Stored(y, s.scale, s.zero)  # type: ignore[arg-type]
-        known = self.real[v]
+            moves.append(v.node)
+            v = v.node.inputs[0]
+        if v is None:
+            return None
+        s = self.moved[v] if v in self.moved else self.dequantized(self.real[v])
+        for node in reversed(moves):
+            (y,) = node.op.node([s.value], node.attrs, node.source).results
+            s = self.moved[node.results[0]] = Stored(y, s.scale, s.zero)
+        return s
+
+    def dequantized(self, known: _Scale) -> Stored:
         if known.value in self.stored:
             return Stored(self.stored[known.value].value, known.scale, known.zero)
         if known.value not in self.entered:
@@ -107,8 +113,16 @@ class _Finder:
 
     def quantized(self, end: _Scale) -> Stored | None:
         """What makes the quantized value on int8, or None where nothing does."""
-        if (s := self.as_stored(end.value)) is not None:
-            return Stored(_rescaled(s, end), end.scale, end.zero)
+        s = self.as_stored(end.value)
+        y = self.computed(end) if s is None else _rescaled(s, end)
+        if y is None:
+            return None
+        made, of = y.node, end.value.node
+        if made is not None and of is not None and (s is None or y is not s.value):
+            made.source = of.source  # the layer's, not that of what quantizes its result
+        return Stored(y, end.scale, end.zero)
+
+    def computed(self, end: _Scale) -> Value | None:
         node, kind = end.value.node, Activation.none
         if node is None or len(node.results) != 1 or self.count[end.value] > 1:
             return None
@@ -117,8 +131,7 @@ class _Finder:
         behind = first is not None and first not in self.real and self.count[first] == 1
         if clamp in CLAMPS and behind and first.node is not None:  # type: ignore[union-attr]
             node, kind = first.node, clamp  # type: ignore[union-attr]
-        y = self.made(node, kind, end)
-        return None if y is None else Stored(y, end.scale, end.zero)
+        return self.made(node, kind, end)
 
     def made(self, node: Node, kind: Activation, end: _Scale) -> Value | None:
         """The node, and a clamp behind it, on int8."""
@@ -135,7 +148,8 @@ class _Finder:
         if kind is not Activation.none:
             return None
         if name == "concat":
-            return OPS["concat"](*(_rescaled(s, end) for s in given), **node.attrs)  # type: ignore[no-any-return]
+            parts = [_rescaled(s, end) for s in given]
+            return None if None in parts else OPS["concat"](*parts, **node.attrs)
         if name == "reduce_mean":
             return _mean(node, given[0], end)
         if name == "avg_pool2d" and not (
@@ -167,11 +181,14 @@ class _Finder:
         bias = np.zeros(len(scale)) if b is None else b.data  # type: ignore[attr-defined]
         if (np.abs(bias) > s.scale * scale.astype(np.float64) * MOST_BIAS).any():
             return None
+        reals = s.scale * scale.astype(np.float64) / end.scale
+        if not (reals < q.MOST_MULTIPLIER).all():
+            return None
         attrs = {k: a for k, a in node.attrs.items() if k != "activation"}
         low, high = clamp_bounds(kind, end.scale, end.zero)
         ends = (
             q.quantize_bias(bias, s.scale, scale),
-            *q.rounded_once(s.scale * scale.astype(np.float64) / end.scale),
+            *q.rounded_once(reals),
         )
         return OPS[f"quantized_{node.op.name}"](  # type: ignore[no-any-return]
             s.value, Weight(w8, name=w.name or "weight", trainable=False), *map(Constant, ends),
@@ -189,8 +206,13 @@ def _levels(w: Value, axis: int) -> tuple[Array, Array] | None:
     return np.ascontiguousarray(np.moveaxis(levels.reshape(data.shape), 0, axis)), scale
 
 
-def _binary(name: str, given: Sequence[Stored], end: _Scale, low: int, high: int) -> Value:
+def _binary(name: str, given: Sequence[Stored], end: _Scale, low: int, high: int) -> Value | None:
     a, b = given
+    most = (
+        a.scale * b.scale if name == "mul" else max(a.scale, b.scale) / 2 ** (q.ADD_LEFT_SHIFT - 1)
+    )
+    if not most / end.scale < q.MOST_MULTIPLIER:
+        return None
     attrs = {"a_zero": a.zero, "b_zero": b.zero, "y_zero": end.zero, "low": low, "high": high}
     if name == "add":
         attrs |= q.add_attrs(a.scale, b.scale, end.scale)
@@ -206,15 +228,19 @@ def _mean(node: Node, s: Stored, end: _Scale) -> Value | None:
     if not neighbours or any(not isinstance(d, int) for d in sizes):
         return None
     count = int(np.prod(np.array(sizes, np.int64)))
+    if not count or not s.scale / end.scale < q.MOST_MULTIPLIER:
+        return None
     multiplier, shift = q.mean_multiplier(s.scale, end.scale, count)
     return OPS["quantized_mean"](  # type: ignore[no-any-return]
         s.value, **node.attrs, x_zero=s.zero, y_zero=end.zero, multiplier=multiplier, shift=shift
     )
 
 
-def _rescaled(s: Stored, end: _Scale) -> Value:
+def _rescaled(s: Stored, end: _Scale) -> Value | None:
     if (s.scale, s.zero) == (end.scale, end.zero):
         return s.value
+    if not s.scale / end.scale < q.MOST_MULTIPLIER:
+        return None
     multiplier, shift = q.quantize_multiplier(s.scale / end.scale)
     return OPS["requantize"](  # type: ignore[no-any-return]
         s.value, x_zero=s.zero, y_zero=end.zero, multiplier=multiplier, shift=shift
@@ -245,7 +271,7 @@ def _quantizer(node: Node) -> _Scale | None:
         return None
     x, zero = _with_number(clip.inputs[0], "add")
     step = x.node if x is not None else None
-    if step is None or step.op.name != "round":
+    if step is None or step.op.name != "round" or step.results[0].dtype is not DType.f32:
         return None
     x, scale = _with_number(step.inputs[0], "div")
     return _scale(x, scale, zero, dtype) if x is not step.inputs[0] else None
@@ -259,6 +285,8 @@ def _dequantizer(node: Node) -> _Scale | None:
     x, zero = _with_number(x, "sub")
     made = x.node if x is not None else None
     if made is None or made.op.name != "cast" or made.inputs[0] is None:
+        return None
+    if node.results[0].dtype is not DType.f32:
         return None
     whole = made.inputs[0]
     return _scale(whole, scale, zero, whole.dtype) if whole.dtype in BYTES else None
