@@ -33,6 +33,15 @@ class ConvertError(Exception):
     places: tuple[Place, ...] = ()
 
 
+class Disagreement(ConvertError):
+    """The converted model does not give the source's answers. `found`: what differs, and by how
+    much."""
+
+    def __init__(self, source: str, found: str) -> None:
+        super().__init__(f"{source}: {found}; nothing was written (try --bisect)")
+        self.found = found
+
+
 class SourceTimeout(ConvertError):
     """The source model runs for longer than it may."""
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from converter import check
 from converter.budget import within_memory
-from converter.errors import ConvertError, SourceTimeout
+from converter.errors import ConvertError, Disagreement, SourceTimeout
 from converter.explain import Provenance, rows
 from converter.lineage import lineage
 from converter.memory import promises
 from converter.onnx.reader import parse
 from converter.options import Arrays, Options
-from converter.passes import LAST_PASSES, PASSES, Pass, with_allowed, with_stored
+from converter.passes import LAST_PASSES, PASSES, Pass, find_int8, with_allowed, with_stored
 from converter.quantization import TOLERANCE, Found
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
@@ -50,10 +50,10 @@ def convert(
     asked = Options(**options)
     with _one_error(source):
         _check_target(source, Path(target))
-        made = _Conversion(source, asked, Report(name_of(source), str(target), "", 0), passes)
-        _write(Path(target), made.run())
-    made.report.seconds = time.perf_counter() - start
-    return made.report
+        report, data = _converted(source, asked, str(target), passes)
+        _write(Path(target), data)
+    report.seconds = time.perf_counter() - start
+    return report
 
 
 def bisect(source: Source, *, passes: Sequence[Pass] = PASSES, **options: Any) -> str | None:
@@ -64,6 +64,25 @@ def bisect(source: Source, *, passes: Sequence[Pass] = PASSES, **options: Any) -
     asked = Options(**options)
     with _one_error(source):
         return _Conversion(source, asked, Report(name_of(source), "", "", 0), passes).bisect()
+
+
+def _converted(
+    source: Source, asked: Options, target: str, passes: Sequence[Pass]
+) -> tuple[Report, bytes]:
+    """With layers of int8 where the source quantizes or, where these do not agree with it, for they
+    round some numbers the other way, with its own floats."""
+    made = _Conversion(source, asked, Report(name_of(source), target, "", 0), passes)
+    try:
+        return made.report, made.run()
+    except Disagreement as e:
+        if not made.report.rounds or find_int8 not in passes:
+            raise
+        on_int8 = e.found
+    exact = [p for p in passes if p is not find_int8]
+    made = _Conversion(source, asked, Report(name_of(source), target, "", 0), exact)
+    data = made.run()
+    made.report.stays_float = on_int8
+    return made.report, data
 
 
 @contextmanager
@@ -233,10 +252,10 @@ class _Conversion:
         worst = self.report.worst
         if worst is not None and not self.report.agrees:
             kind = "root mean square" if self.report.noisy else "relative"
-            raise ConvertError(
-                f"{self.report.source}: output {worst.output} differs from the source by "
-                f"{self.report.error_of(worst):.3g} ({kind}), tolerance {self.report.tolerance:g}; "
-                "nothing was written (try --bisect)"
+            raise Disagreement(
+                self.report.source,
+                f"output {worst.output} differs from the source by "
+                f"{self.report.error_of(worst):.3g} ({kind}), tolerance {self.report.tolerance:g}",
             )
         return inputs
 

@@ -63,6 +63,7 @@ class Report:
     reference: str = ""  # whose answers the source's are
     fixed: str = ""  # free sizes of the source that can be but one number, as "batch = 1"
     tolerance: float = 0.0
+    stays_float: str = ""  # why what the source quantizes is computed on floats: what int8 gives
     rounds: bool = False  # the source itself rounds to integers of 8 bits on the way
     agreement: list[Agreement] = field(default_factory=list)
     seconds: float = 0.0
@@ -96,6 +97,8 @@ class Report:
             f"{self.target} ({self.target_bytes:,} B) in {self.seconds:.1f} s",
             f"nodes: {self.nodes_read} read, {count} written: {kinds}",
         ]
+        if self.stays_float:
+            lines.append(f"what the source quantizes stays float; on int8 {self.stays_float}")
         lines += [f"sizes that can be no other: {self.fixed}"] if self.fixed else []
         if self.quantize != "none":
             lines += self._quantized(count)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -13,11 +15,13 @@ from converter import ConvertError
 from converter.check import _evaluator, _session, compare, sample_inputs
 from converter.child import in_a_child
 from converter.errors import SourceTimeout
+from converter.options import Options
 from ir.dtype import DType
 from ir.graph import Graph, Model, Value
 from ir.op import OPS
 from ir.symbol import symbol
 from tests.converter.conftest import Exported, samples
+from tests.helpers import ROOT
 
 
 def test_the_error_is_that_of_all_inputs_together() -> None:
@@ -105,8 +109,41 @@ def test_onnx_runtime_and_the_evaluator_of_onnx_agree(exported: Exported) -> Non
 
 
 def test_a_source_that_ends_its_runtime_is_an_error_of_one_line() -> None:
-    with pytest.raises(ConvertError, match="the source model ends ONNX Runtime with 9"):
+    with pytest.raises(ConvertError, match="the source model ends ONNX Runtime by signal 9"):
         in_a_child("ONNX Runtime", lambda: os.kill(os.getpid(), signal.SIGKILL), 60)
+
+
+INTERRUPTED = """
+import os, signal, time
+from converter.child import in_a_child
+
+def work():
+    os.kill(os.getppid(), signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as deaf as native code is
+    time.sleep(60)
+
+try:
+    in_a_child("ONNX Runtime", work, 60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_does_not_wait_for_a_source_that_runs() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert (run.stdout, run.stderr) == ("interrupted\n", "")
+
+
+def test_an_interrupt_ends_the_child_itself() -> None:
+    with pytest.raises(ConvertError, match="by signal 2"):
+        in_a_child("ONNX Runtime", lambda: os.kill(os.getpid(), signal.SIGINT), 60)
+
+
+def test_seconds_that_no_alarm_takes_are_refused() -> None:
+    with pytest.raises(ConvertError, match="check_seconds is 2147483648, want 1 to 2147483647"):
+        Options(check_seconds=2**31)
 
 
 def test_a_source_that_never_ends_is_stopped_and_said_so() -> None:

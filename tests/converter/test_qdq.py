@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from converter import convert
 from converter.onnx.reader import read_onnx
 from converter.passes import find_int8
 from ir.compression import exact_levels
-from tests.converter.onnx_graphs import floats, ints, model, quantized_net
+from tests.converter.onnx_graphs import Node, floats, ints, model, quantized_net
 
 HALVES = {"kernel_shape": [2, 2], "strides": [2, 2]}
 RNG = np.random.default_rng(5)
@@ -158,3 +159,96 @@ def test_quantized_operators_of_known_weights_are_layers_on_int8(
         assert report.nodes[f"quantized_{kind}"] == 1
     assert report.worst is not None
     assert report.worst.rms < 0.02
+
+
+Q, DQ = "QuantizeLinear", "DequantizeLinear"
+NUMBERS = {"s": np.array(0.02, np.float32), "z": np.array(0, np.int8)}
+IN = [(Q, ["x", "s", "z"], ["q"], {}), (DQ, ["q", "s", "z"], ["a"], {})]
+
+
+def out(x: str, scale: str = "s") -> list[Node]:
+    return [(Q, [x, scale, "z"], ["c"], {}), (DQ, ["c", scale, "z"], ["y"], {})]
+
+
+def test_int8_inputs_that_are_quantized_as_they_were_are_results(tmp_path: Path) -> None:
+    nodes = [(DQ, ["x", "s", "z"], ["a"], {}), (Q, ["a", "s", "z"], ["y"], {})]
+    source = model(nodes, {"x": (2, 4)}, ["y"], NUMBERS, input_type=onnx.TensorProto.INT8)
+    assert not convert(source, tmp_path / "m.ms").nodes
+
+
+def test_what_is_the_same_on_int8_keeps_its_source() -> None:
+    nodes = [*IN, ("Sigmoid", ["a"], ["b"], {}), (Q, ["b", "s", "z"], ["d"], {}),
+             (DQ, ["d", "s", "z"], ["e"], {}), *out("e")]  # fmt: skip
+    graph = read_onnx(onnx.load_from_string(model(nodes, {"x": (2, 4)}, ["y"], NUMBERS)))
+    (node,) = [
+        n for n in find_int8(graph.entries["infer"]).nodes if n.op.name == "quantized_lookup"
+    ]
+    assert "Sigmoid" in node.source
+
+
+@pytest.mark.parametrize("kind", ["Identity", "Div", "Mod"])
+def test_whole_numbers_times_a_number_are_no_dequantized_ones(kind: str, tmp_path: Path) -> None:
+    nodes = [*IN, ("Sigmoid", ["a"], ["b"], {}), (Q, ["b", "s", "z"], ["c"], {}),
+             ("Cast", ["c"], ["d"], {"to": onnx.TensorProto.INT32}),
+             ("Mul", ["d", "three"], ["e"], {}),
+             (kind, ["e"] if kind == "Identity" else ["e", "three"], ["y"], {})]  # fmt: skip
+    source = model(nodes, {"x": (2, 4)}, ["y"], NUMBERS | {"three": np.array(3, np.int32)})
+    report = convert(source, tmp_path / "m.ms")
+    assert report.nodes["quantized_lookup"] == 1
+    (y,) = lite.load(tmp_path / "m.ms").run({"x": np.ones((2, 4), np.float32)}).values()
+    assert y.dtype == np.int32
+
+
+FAR = {
+    "a scale": [],
+    "a product": [("Mul", ["a", "a"], ["b"], {})],
+    "a sum": [("Add", ["a", "a"], ["b"], {})],
+    "a mean": [("ReduceMean", ["a"], ["b"], {"axes": [1]})],
+    "a join": [("Concat", ["a", "a"], ["b"], {"axis": 1})],
+    "a layer": [("MatMul", ["a", "w"], ["b"], {})],
+}
+
+
+@pytest.mark.parametrize("nodes", FAR.values(), ids=FAR)
+def test_scales_that_no_multiplier_brings_together_stay_float(
+    nodes: list[Node], tmp_path: Path
+) -> None:
+    arrays = {"t": np.array(1e-20, np.float32), "w": np.ones((4, 4), np.float32)}
+    source = model([*IN, *nodes, *out("b" if nodes else "a", "t")], {"x": (2, 4)}, ["y"],
+                   NUMBERS | arrays)  # fmt: skip
+    report = convert(source, tmp_path / "m.ms")
+    assert report.nodes["round"] == 2
+    assert not any(name.startswith("quantize") for name in report.nodes)
+
+
+def test_a_mean_over_nothing_stays_float(tmp_path: Path) -> None:
+    nodes = [*IN, ("ReduceMean", ["a"], ["b"], {"axes": [1]}), *out("b")]
+    report = convert(model(nodes, {"x": (2, 0)}, ["y"], NUMBERS), tmp_path / "m.ms")
+    assert report.nodes["reduce_mean"] == 1
+
+
+def test_a_long_chain_of_what_moves_numbers_is_on_int8(tmp_path: Path) -> None:
+    count = 1500
+    names = ["a", *(f"v{i}" for i in range(count))]
+    chain = [("Slice", [a, "begin", "end"], [b], {}) for a, b in pairwise(names)]
+    arrays = NUMBERS | {"begin": ints(1), "end": ints(2000)}
+    source = model([*IN, *chain, *out(names[-1])], {"x": (count + 5, 2)}, ["y"], arrays)
+    report = convert(source, tmp_path / "m.ms")
+    assert report.nodes == {"quantize": 1, "slice": count, "dequantize": 1}
+
+
+def test_ties_that_the_source_rounds_the_other_way_are_left_to_floats(tmp_path: Path) -> None:
+    nodes = [*IN, (Q, ["w", "s", "z"], ["v"], {}), (DQ, ["v", "s", "z"], ["d"], {}),
+             ("Mul", ["a", "d"], ["b"], {}), *out("b", "t")]  # fmt: skip
+    arrays = {"s": np.array(0.03, np.float32), "z": np.array(0, np.int8),
+              "t": np.array(0.05, np.float32)}  # fmt: skip
+    source = model(nodes, {"x": (1, 4), "w": (1,)}, ["y"], arrays)
+    tie = {"x": np.full((1, 4), 25 * 0.03, np.float32), "w": np.full(1, 10 * 0.03, np.float32)}
+    report = convert(source, tmp_path / "m.ms", check_data=tie)
+    assert report.worst is not None
+    assert report.worst.rms == 0
+    assert report.nodes["round"] == 3
+    assert "stays float; on int8 output y differs from the source by 0.25" in str(report)
+    whole = convert(source, tmp_path / "m.ms", check_data=tie, tol=0.3)
+    assert whole.nodes["quantized_mul"] == 1
+    assert not whole.stays_float
