@@ -23,9 +23,9 @@ bool is_elementwise(int code) { return (code >= code::add && code <= code::sign)
 // How many examples a step may run for one by one; 0: it may not.
 int32_t Routine::examples_of(const Step& step) const {
   const bool elementwise = is_elementwise(step.op->code);
-  if (step.action != Action::kernel || (!elementwise && !is_layer(step.op->code))) return 0;
+  if (step.kernel == nullptr || (!elementwise && !is_layer(step.op->code))) return 0;
   const Tensor& y = tensor(static_cast<uint32_t>(step.ids[step.given]));
-  if (y.rank() != 4 || y.dim(0) < 2 || y.size_bytes() < static_cast<size_t>(y.dim(0)) * kLeast) return 0;
+  if (y.rank() != 4 || y.dim(0) < 2 || y.size_bytes() / static_cast<size_t>(y.dim(0)) < kLeast) return 0;
   for (int32_t k = 0; k < step.given; ++k) {
     const bool computed = step.ids[k] >= 0 && value_of(step.ids[k]) >= 0, wanted = k == 0 || elementwise;
     if (computed != wanted) return 0;

@@ -311,6 +311,15 @@ def test_the_module_is_found_beside_the_script(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("infer,train\n", "")
 
 
+def test_a_batch_of_many_single_numbers_runs_at_once() -> None:
+    size = 2**20  # times the bytes of an example that is worth a run of its own: 0 in 32 bits
+    x = Value((size, 1, 1, 1), name="x")
+    file = model_file.write(Model({"infer": Graph((x,), (OPS["neg"](OPS["abs"](x)),), ("y",))}))
+    numbers = np.random.default_rng(0).standard_normal((size, 1, 1, 1)).astype(np.float32)
+    (found,) = one(file, run({"x": numbers}))
+    assert np.array_equal(array(found["y"]), -np.abs(numbers))
+
+
 def test_control_flow_runs() -> None:
     models = [model_file.write(m) for m in control_models()]
     jobs = []
