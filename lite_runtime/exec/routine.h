@@ -215,6 +215,7 @@ class Routine {
   // routine_examples.cc: steps that run for one example at a time
   void find_examples(const Stage& stage, const Stage& next);
   int32_t examples_of(const Step& step) const;
+  bool suits_examples(const Step& step) const;
   bool is_large(const Step& step) const;
   void run_by_example(uint32_t first, uint32_t last, int32_t examples);
   bool is_whole(int32_t id) const;

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "exec/routine.h"
+#include "kernels/gemm/prepared.h"
 
 namespace lite {
 namespace {
 
 constexpr size_t kLarge = size_t{4} << 20;   // bytes that a step reads and writes: more than caches near a core hold
 constexpr size_t kLeast = size_t{64} << 10;  // bytes of one example: work for all threads
+constexpr size_t kMostWeights = size_t{1} << 20;  // bytes of a weight that is read for each example, from the cache
 
 // Operators whose result has an example for each of input 0, which depends on no other; further inputs are weights.
 bool is_layer(int code) {
@@ -33,7 +35,21 @@ int32_t Routine::examples_of(const Step& step) const {
     const Tensor& x = tensor(static_cast<uint32_t>(step.ids[k]));
     if (elementwise ? x.shape != y.shape : x.rank() != 4 || x.dim(0) != y.dim(0)) return 0;
   }
-  return y.dim(0);
+  return elementwise || suits_examples(step) ? y.dim(0) : 0;
+}
+
+// Whether a layer loses nothing where each example has a call of its own: no weight is packed or fetched from memory in
+// all of them, and one image has squares enough for 3x3 windows to go Winograd's way.
+bool Routine::suits_examples(const Step& step) const {
+  for (int32_t k = 1; k < step.given; ++k) {
+    if (step.ids[k] < 0) continue;
+    const uint32_t id = static_cast<uint32_t>(step.ids[k]);
+    const Tensor &w = tensor(id), &y = tensor(static_cast<uint32_t>(step.ids[step.given]));
+    if (w.size_bytes() > kMostWeights || (step.kernel->prepare != nullptr && model_->is_writable(id))) return false;
+    if (step.op->code != code::conv2d || w.rank() != 4 || w.dim(1) != 3 || w.dim(2) != 3) continue;
+    if ((int64_t{y.dim(1)} + 1) / 2 * ((int64_t{y.dim(2)} + 1) / 2) < kLeastSquares) return false;
+  }
+  return true;
 }
 
 bool Routine::is_large(const Step& step) const {

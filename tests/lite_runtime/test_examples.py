@@ -95,6 +95,37 @@ def test_a_profile_counts_a_layer_once_an_example() -> None:
     assert [n.calls for n in nodes if n.op == "reduce_mean"] == [1]
 
 
+def calls(
+    size: int, channels: int, *, batch: int, window: int = 3, trains: bool = False
+) -> list[float]:
+    """How often each of two layers runs for a batch of images [size,size,channels]."""
+    rng = np.random.default_rng(0)
+    x = y = Value((BATCH, size, size, channels), name="x")
+    for i in range(2):
+        w = rng.standard_normal((channels, window, window, channels)).astype(np.float32)
+        frame = (window // 2,) * 4
+        y = OPS["conv2d"](y, Weight(w, name=f"w{i}", trainable=trains), pads=frame)
+    session = open_model(Graph((x,), (y,)))
+    images = rng.standard_normal((batch, size, size, channels)).astype(np.float32)
+    return [n.calls for n in session.profile(images, runs=1).nodes]
+
+
+def test_weights_that_training_changes_are_packed_once_a_run() -> None:
+    assert calls(64, 20, batch=8) == [8, 8]
+    assert calls(64, 20, batch=8, trains=True) == [1, 1]
+
+
+def test_weights_larger_than_the_cache_are_read_once_a_run() -> None:
+    assert calls(16, 512, batch=8, window=1) == [8, 8]  # 1 MiB
+    assert calls(16, 528, batch=8, window=1) == [1, 1]
+
+
+def test_layers_of_few_squares_run_at_once() -> None:
+    assert calls(14, 128, batch=32) == [32, 32]
+    assert calls(12, 128, batch=32) == [1, 1]
+    assert calls(12, 128, batch=32, window=1) == [32, 32]
+
+
 def test_a_number_that_is_not_finite_is_found_in_every_example() -> None:
     session = open_model(chain(), check_finite=True)
     session.run(images(8))

@@ -9,6 +9,8 @@ namespace lite {
 // The ways to compute a layer; sizes alone choose one.
 enum class Way : int32_t { dots, winograd, product };
 
+constexpr int64_t kLeastSquares = 48;  // of 2x2 results, for which Way::winograd transforms weights
+
 // The way that it is for, then the packed weights of that.
 struct PreparedHeader {
   Way way;

@@ -3,6 +3,7 @@
 #include "core/kernel.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/patches.h"
+#include "kernels/gemm/prepared.h"
 #include "kernels/vector/transpose.h"
 
 // 3x3 convolutions by F(2x2, 3x3): squares of four results take 16 multiplications a channel instead of 36 (Winograd
@@ -28,7 +29,7 @@ class Winograd {
   static bool pays(const Windows& at, int channels, int results) {
     const auto plain = [](const Axis& axis) { return axis.size == 3 && axis.stride == 1 && axis.dilation == 1; };
     return plain(at.h) && plain(at.w) && channels >= 32 && results >= 32 &&
-           squares_of(at) >= (int64_t{channels} * results > kMany ? 12 : 48);
+           squares_of(at) >= (int64_t{channels} * results > kMany ? 12 : kLeastSquares);
   }
 
   // Floats of packed weights: for every point a matrix [channels,results] in panels.
