@@ -24,7 +24,9 @@ class NodeTime:
     written_bytes: int
     scratch_bytes: int = 0  # memory that its kernel works in
     graph: str = ""  # the sub-graph that it is in: its part in a node of control flow, and a number
-    calls: float = 0.0  # how often it runs in one run of the entry, on average
+    # how often it runs in one run of the entry, on average: where it takes the examples of a
+    # batch one at a time, once for each
+    calls: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,9 @@ inline size_t struct_words(const OpInfo& op) {
   return words;
 }
 
+// Operators whose result's elements each depend on those with the same number alone, where shapes are equal.
+inline bool is_elementwise(int code) { return code >= code::add && code <= code::sign; }
+
 // What a graph is run as, which decides where its outputs lie.
 enum class Role : uint8_t {
   entry,      // outputs stay in its frame
@@ -199,7 +202,7 @@ class Routine {
   void find_addresses(uint32_t stage, Frame* frame);
   bool is_last(uint32_t stage) const { return stage + 2 == stages_.size(); }
 
-  // routine_blocks.cc: what does not depend on sizes
+  // routine_blocks.cc: what does not depend on sizes, but for lives that the next file makes longer
   Status make_blocks(Error& error);
   void find_last_reads();
   void assign_blocks();

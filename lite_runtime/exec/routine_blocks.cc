@@ -1,5 +1,5 @@
 // Which results of a graph share memory, how long each block of memory is wanted, and where outputs lie. None of this
-// depends on sizes.
+// depends on sizes, but that routine_examples.cc makes lives longer.
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr int32_t kForEver = INT32_MAX;
 
 // Whether element i of the result of an operator depends on no element of input `k` but number i, where both have one
 // shape, and is written after that was read; so the result may take the input's place.
-bool is_elementwise(const Step& step, int32_t input, int32_t result) {
+bool takes_place(const Step& step, int32_t input, int32_t result) {
   switch (step.op->code) {
     case code::fused_elementwise: {
       FusedProgram program;
@@ -29,7 +29,7 @@ bool is_elementwise(const Step& step, int32_t input, int32_t result) {
     case code::put_row:
       return input == 0;
   }
-  return step.op->code >= code::add && step.op->code <= code::sign;
+  return is_elementwise(step.op->code);
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ bool Routine::may_overwrite(uint32_t number, int32_t input, int32_t result) cons
   const int32_t own = step.ids[step.given + result], id = step.ids[input];
   if (id < 0 || !same_words(id, own)) return false;
   if (step.action == Action::loop) return input == result;  // the state starts where it lies
-  if (step.action != Action::kernel || !is_elementwise(step, input, result)) return false;
+  if (step.action != Action::kernel || !takes_place(step, input, result)) return false;
   for (int32_t k = 0; k < step.given; ++k) {
     if (step.ids[k] >= 0 && root_of(step.ids[k]) == root_of(id) && !same_words(step.ids[k], own)) return false;
   }

@@ -17,14 +17,12 @@ bool is_layer(int code) {
   return code == code::conv2d || code == code::depthwise_conv2d || code == code::quantized_conv2d ||
          code == code::quantized_depthwise_conv2d || code == code::max_pool2d || code == code::avg_pool2d;
 }
-// Operators of which that holds for all inputs, where those have the shape of the result.
-bool is_elementwise(int code) { return (code >= code::add && code <= code::sign) || code == code::quantized_add; }
 
 }  // namespace
 
 // How many examples a step may run for one by one; 0: it may not.
 int32_t Routine::examples_of(const Step& step) const {
-  const bool elementwise = is_elementwise(step.op->code);
+  const bool elementwise = is_elementwise(step.op->code) || step.op->code == code::quantized_add;
   if (step.kernel == nullptr || (!elementwise && !is_layer(step.op->code))) return 0;
   const Tensor& y = tensor(static_cast<uint32_t>(step.ids[step.given]));
   if (y.rank() != 4 || y.dim(0) < 2 || y.size_bytes() / static_cast<size_t>(y.dim(0)) < kLeast) return 0;
@@ -61,13 +59,14 @@ bool Routine::is_large(const Step& step) const {
 // Finds neighbours among the steps of a stage that may run so, from a large one to a large one.
 void Routine::find_examples(const Stage& stage, const Stage& next) {
   for (uint32_t i = stage.step; i < next.step; ++i) steps_[i].examples = 0, steps_[i].back = 0;
+  // Lives are found for a whole graph: where a loop's state waits, and other stages' examples, would be forgotten.
   if (role_ != Role::entry || stages_.size() > 2) return;
   find_lives();
   std::fill(whole_.begin(), whole_.end(), 0);
   for (size_t i = 0; i < values_.size(); ++i) {
     if (block_of_[i] >= 0 && shown_[i] < 0) ++whole_[block_of_[i]];
   }
-  for (uint32_t i = stage.step, end; i < next.step; i = end + 1) {
+  for (uint32_t i = stage.step, end; i < next.step; i = std::max(end, i + 1)) {
     const int32_t examples = examples_of(steps_[i]);
     uint32_t first = next.step, last = 0;
     for (end = i; examples > 0 && end < next.step && examples_of(steps_[end]) == examples; ++end) {

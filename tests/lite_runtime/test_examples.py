@@ -15,6 +15,7 @@ from tests.lite_runtime.models import open_model
 
 BATCH = symbol("batch")
 SIZE, CHANNELS = 64, 20
+IMAGE = (SIZE, SIZE, CHANNELS)
 IMAGE_BYTES = 4 * SIZE * SIZE * CHANNELS
 
 
@@ -36,12 +37,12 @@ def depthwise(x: Value, seed: int) -> Value:
 
 
 def image_input() -> Value:
-    return Value((BATCH, SIZE, SIZE, CHANNELS), name="x")
+    return Value((BATCH, *IMAGE), name="x")
 
 
 def images(batch: int) -> np.ndarray:
     rng = np.random.default_rng(batch)
-    return rng.standard_normal((batch, SIZE, SIZE, CHANNELS)).astype(np.float32)
+    return rng.standard_normal((batch, *IMAGE)).astype(np.float32)
 
 
 def chain() -> Graph:
@@ -95,6 +96,17 @@ def test_a_profile_counts_a_layer_once_an_example() -> None:
     assert [n.calls for n in nodes if n.op == "reduce_mean"] == [1]
 
 
+def test_layers_on_another_batch_may_follow_at_once() -> None:
+    inputs = [Value((symbol(name), *IMAGE), name=name) for name in "ab"]
+    outputs = [conv(conv(x, 2 * i), 2 * i + 1) for i, x in enumerate(inputs)]
+    session = open_model(Graph(inputs, outputs, ("y", "z")))
+    given = {"a": images(8), "b": images(16)}
+    assert [n.calls for n in session.profile(given, runs=1).nodes] == [8, 8, 16, 16]
+    slow = open_model(Graph(inputs, outputs, ("y", "z")), backend="ref").run(given)
+    for name, y in session.run(given).items():
+        np.testing.assert_allclose(y, slow[name], rtol=1e-4, atol=1e-4)
+
+
 def calls(
     size: int, channels: int, *, batch: int, window: int = 3, trains: bool = False
 ) -> list[float]:
@@ -137,7 +149,7 @@ def test_a_number_that_is_not_finite_is_found_in_every_example() -> None:
 
 
 def test_layers_on_int8_do_so_as_well() -> None:
-    rng, x = np.random.default_rng(0), Value((BATCH, SIZE, SIZE, CHANNELS), DType.i8, name="x")
+    rng, x = np.random.default_rng(0), Value((BATCH, *IMAGE), DType.i8, name="x")
     y = x
     for i in range(2):
         w = rng.integers(-127, 128, (CHANNELS, 1, 1, CHANNELS)).astype(np.int8)
@@ -146,6 +158,6 @@ def test_layers_on_int8_do_so_as_well() -> None:
         y = OPS["quantized_conv2d"](y, frozen, *map(Constant, numbers), x_zero=3, y_zero=-3)
     graph = Graph((x,), (y,))
     fast, slow = open_model(graph), open_model(graph, backend="ref")
-    batch = rng.integers(-128, 128, (32, SIZE, SIZE, CHANNELS)).astype(np.int8)
+    batch = rng.integers(-128, 128, (32, *IMAGE)).astype(np.int8)
     assert np.array_equal(fast.run(batch), slow.run(batch))
     assert fast.planned_bytes() < 33 * SIZE * SIZE * CHANNELS + 2**16

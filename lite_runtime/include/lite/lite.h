@@ -195,7 +195,7 @@ typedef struct lite_node {
   int32_t input_count, output_count;
   size_t scratch_bytes; /* of memory that its kernel works in, at the present sizes */
   int64_t nanoseconds;  /* spent in it since lite_profile, with all that it runs */
-  int64_t runs;         /* how often it ran since then */
+  int64_t runs;         /* how often it ran since then: for each example of a batch, where it takes one at a time */
 } lite_node;
 
 /* Turns measuring on or off and sets all times to zero. */
@@ -209,7 +209,8 @@ typedef struct lite_event {
 } lite_event;
 
 /* From now on each node that ends is written to `events`, which has room for `capacity` and must stay until this is
-   called again; null ends it. `*count` is set to 0 and goes up with every node, also where there is no room left. */
+   called again; null ends it. `*count` is set to 0 and goes up with every node, also where there is no room left.
+   A node that takes the examples of a batch one at a time ends once for each. */
 LITE_API lite_status lite_trace(lite_session* session, lite_event* events, int64_t capacity, int64_t* count);
 
 /* The graphs of an entry: number 0 is its own, the others are those that its control flow runs, one for each role. */
