@@ -92,8 +92,8 @@ def rounded_once(real: Array) -> tuple[Array, Array]:
 
 def half_multipliers(real: Array) -> tuple[Array, Array]:
     """`multiplier` and `shift`, int32 [k], of float16 numbers, exactly. Raises ValueError for one
-    that is no finite number of at least 0."""
-    if not (np.isfinite(real).all() and (real >= 0).all()):
+    that is no finite number of at least 0; -0 is none."""
+    if not np.isfinite(real).all() or np.signbit(real).any():
         raise ValueError("multipliers in float16 that are no finite numbers of at least 0")
     fraction, shift = np.frexp(real.astype(np.float64))
     return (fraction * 2**31).astype(np.int32), np.where(fraction == 0, 0, shift).astype(np.int32)

@@ -84,8 +84,9 @@ def test_a_multiplier_in_float16_stands_for_itself() -> None:
     assert np.array_equal(multiplier * 2.0 ** (shift - 31.0), every.astype(np.float64))
     assert ((multiplier == 0) | (multiplier >= 2**30)).all()
     assert shift.min() == -23
-    with pytest.raises(ValueError, match="no finite numbers of at least 0"):
-        quantization.half_multipliers(np.array([-1], np.float16))
+    for bad in (-1, -0.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="no finite numbers of at least 0"):
+            quantization.half_multipliers(np.array([bad], np.float16))
 
 
 def test_the_least_float16_above_a_number() -> None:

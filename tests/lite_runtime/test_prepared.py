@@ -121,6 +121,20 @@ def test_results_on_packed_float32_weights_are_the_same_on_any_number_of_threads
     assert np.array_equal(runs[0], runs[2])
 
 
+@pytest.mark.parametrize("backend", ["auto", "ref"])
+@pytest.mark.parametrize("bad", [np.inf, np.nan, -1.0, -0.0, -1])
+def test_a_multiplier_that_is_none_is_refused_in_a_run(bad: float, backend: str) -> None:
+    whole = isinstance(bad, int)
+    numbers = [np.array([0, bad], np.int32 if whole else np.float16)]
+    shift = [np.zeros(2, np.int32)] if whole else []
+    w, bias = np.ones((2, 3), np.int8), np.zeros(2, np.int32)
+    x = Value((BATCH, 3), DType.i8, name="x")
+    y = OPS["quantized_linear"](x, *map(Constant, [w, bias, *numbers, *shift]))
+    session = open_model(Graph((x,), (y,)), backend=backend)
+    with pytest.raises(lite.LiteError, match=r"\(quantized_linear.*: its inputs do not fit$"):
+        session.run(np.ones((4, 3), np.int8))
+
+
 def test_sums_and_products_keep_what_was_made_of_their_attributes() -> None:
     rng = np.random.default_rng(7)
     x, z = (Value((BATCH, 256), DType.i8, name=n) for n in "xz")

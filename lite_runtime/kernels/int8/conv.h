@@ -90,7 +90,7 @@ class Conv {
   Status run(const Call<Attrs>& call) const {
     if (call.y().elements() == 0) return Status::kOk;
     const char* packed = packed_weights(call, [&](void* to) { prepare(call, to); });
-    if (!reinterpret_cast<const LayerHeader*>(packed)->valid) return Status::kBadIndex;
+    if (!reinterpret_cast<const LayerHeader*>(packed)->valid) return Status::kBadArgument;
     char* scratch = static_cast<char*>(call.context.scratch) + (call.context.prepared != nullptr ? 0 : prepared_size());
     X* image = reinterpret_cast<X*>(scratch);
     const int8_t* x = call.in[0].i8();

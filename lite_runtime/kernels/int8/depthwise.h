@@ -89,7 +89,7 @@ class Depthwise {
   Status run(const Call<Attrs>& call) const {
     if (call.y().elements() == 0) return Status::kOk;
     const char* packed = packed_weights(call, [&](void* to) { prepare(call, to); });
-    if (!reinterpret_cast<const LayerHeader*>(packed)->valid) return Status::kBadIndex;
+    if (!reinterpret_cast<const LayerHeader*>(packed)->valid) return Status::kBadArgument;
     char* buffers = static_cast<char*>(call.context.scratch) + (call.context.prepared != nullptr ? 0 : prepared_size());
     const Stored stored = stored_of(call.attrs);
     const int64_t items = layer_.images * bands_ * blocks_.count;

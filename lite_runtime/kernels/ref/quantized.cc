@@ -71,7 +71,7 @@ KERNEL(quantized_conv2d, i8, ref) {
   const Channels channels = channels_of(call);
   const Stored stored = stored_of(call.attrs);
   const int c = w.dim(3), k_group = w.dim(0) / call.attrs.groups;
-  if (!channels.valid(w.dim(0))) return Status::kBadIndex;
+  if (!channels.valid(w.dim(0))) return Status::kBadArgument;
   for_image(y, [&](int n, int p, int q, int k) {
     const auto weight = [&](int i, int j) { return w.i8() + ((int64_t{k} * w.dim(1) + i) * w.dim(2) + j) * c; };
     const int64_t sum = window_sum(windows, x, call.attrs.x_zero, n, p, q, k / k_group * c, c, weight);
@@ -90,7 +90,7 @@ KERNEL(quantized_depthwise_conv2d, i8, ref) {
   const Windows windows = windows_of(x, w.dim(0), w.dim(1), y, call.attrs);
   const Channels channels = channels_of(call);
   const Stored stored = stored_of(call.attrs);
-  if (!channels.valid(w.dim(2))) return Status::kBadIndex;
+  if (!channels.valid(w.dim(2))) return Status::kBadArgument;
   for_image(y, [&](int n, int p, int q, int k) {
     const auto weight = [&](int i, int j) { return w.i8() + (int64_t{i} * w.dim(1) + j) * w.dim(2) + k; };
     return channels.finish(window_sum(windows, x, call.attrs.x_zero, n, p, q, k, 1, weight), k, stored);
@@ -112,7 +112,7 @@ KERNEL(quantized_linear, i8, ref) {
   const Stored stored = stored_of(call.attrs);
   const int64_t rows = rows_of(x);
   int8_t* to = call.y().i8();
-  if (!channels.valid(w.dim(0))) return Status::kBadIndex;
+  if (!channels.valid(w.dim(0))) return Status::kBadArgument;
   for (int64_t m = 0; m < rows; ++m) {
     for (int k = 0; k < w.dim(0); ++k) {
       int64_t sum = 0;

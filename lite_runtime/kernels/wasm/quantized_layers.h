@@ -264,7 +264,7 @@ struct ConvLayer {
 
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
              Context& context) const {
-    if (!channels.valid(static_cast<int>(layer.groups * layer.results))) return Status::kBadIndex;
+    if (!channels.valid(static_cast<int>(layer.groups * layer.results))) return Status::kBadArgument;
     int16_t* image = static_cast<int16_t*>(context.scratch);
     if (few_rows()) {
       dot_rows<Isa>(layer.positions(), layer.channels, layer.results, x, x_zero, w, channels, stored, y, image,
@@ -330,7 +330,7 @@ struct DepthwiseLayer {
 
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
              Context& context) const {
-    if (!channels.valid(static_cast<int>(layer.channels))) return Status::kBadIndex;
+    if (!channels.valid(static_cast<int>(layer.channels))) return Status::kBadArgument;
     const LayerMemory parts = memory();
     int8_t* image = static_cast<int8_t*>(context.scratch);
     pad_image(layer, x, depth, static_cast<int8_t>(x_zero), image, context.pool,
@@ -372,7 +372,7 @@ struct LinearLayer {
   Status run(const int8_t* x, int x_zero, const int8_t* w, const Channels& channels, const Stored& stored, int8_t* y,
              Context& context) const {
     if (rows >= kFewRows) return ConvLayer<Isa>(layer()).run(x, x_zero, w, channels, stored, y, context);
-    if (!channels.valid(static_cast<int>(results))) return Status::kBadIndex;
+    if (!channels.valid(static_cast<int>(results))) return Status::kBadArgument;
     dot_rows<Isa>(rows, depth, results, x, x_zero, w, channels, stored, y, static_cast<int16_t*>(context.scratch),
                   context.pool);
     return Status::kOk;
