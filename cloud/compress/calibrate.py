@@ -37,12 +37,13 @@ def observe(
         raise ShapeError(f"calibration: {bad!r} is empty or not finite on the samples")
     if method is None or not method.needs_histogram:
         method = MinMax()
-        counts = np.zeros((len(values), 1), np.int64)
-    else:
-        counts = np.zeros((len(values), BINS), np.int64)
-        for i, array in _shown(graph, values, samples, engine):
-            counts[i] += _histogram(array, low[i], high[i])
+    bins = BINS if method.needs_histogram else 1
+    counts = np.zeros((len(values), bins), np.int64)
     seen = [Histogram(float(a), float(b), c) for a, b, c in zip(low, high, counts, strict=True)]
+    if method.needs_histogram:
+        for i, array in _shown(graph, values, samples, engine):
+            if low[i] < high[i]:
+                counts[i] += np.bincount(seen[i].places(array.reshape(-1)), minlength=bins)
     return {
         v: (h.low, h.high) if h.low == h.high else method.range(h)
         for v, h in zip(values, seen, strict=True)
@@ -69,14 +70,6 @@ def _shown(
     seen = watch(graph, values, samples, engine=engine)
     for arrays in tqdm(seen, "calibrating", leave=False, disable=None):
         yield from ((i, a) for i, a in enumerate(arrays) if a.size)
-
-
-def _histogram(array: Array, low: float, high: float) -> Array:
-    """Counts in BINS equal bins between the bounds."""
-    if low == high:
-        return np.zeros(BINS, np.int64)
-    place = ((array.reshape(-1) - np.float64(low)) * (BINS / (high - low))).astype(np.int64)
-    return np.bincount(np.minimum(place, BINS - 1), minlength=BINS)
 
 
 def watch(

@@ -34,6 +34,12 @@ class Histogram:
         edges = np.linspace(self.low, self.high, len(self.counts) + 1)
         return (edges[1:] + edges[:-1]) / 2
 
+    def places(self, x: Array | float) -> Array:
+        """The bins that numbers between the bounds, which must differ, lie in."""
+        each = len(self.counts) / (self.high - self.low)
+        place = ((x - np.float64(self.low)) * each).astype(np.int64)
+        return np.minimum(place, len(self.counts) - 1)
+
     def shares(self) -> list[Range]:
         """The ranges that are tried: both bounds, where they are not 0, move towards 0."""
         return [(min(self.low, 0.0) * s, max(self.high, 0.0) * s) for s in SHARES]
@@ -103,9 +109,10 @@ class Divergence(Method):
 
     def range(self, seen: Histogram) -> Range:
         counts = seen.counts.astype(np.float64)
-        zero = int(np.argmin(np.abs(seen.centers)))
-        beside = [i for i in (zero - 1, zero + 1) if 0 <= i < len(counts)]
-        counts[zero] = min(counts[zero], counts[beside].mean())
+        if seen.low <= 0 <= seen.high:
+            zero = int(seen.places(0.0))
+            beside = [i for i in (zero - 1, zero + 1) if 0 <= i < len(counts)]
+            counts[zero] = min(counts[zero], counts[beside].mean())
         seen = Histogram(seen.low, seen.high, counts)
         found = [self._divergence(seen, r) for r in seen.shares()]
         return seen.shares()[int(np.argmin(found))]

@@ -203,3 +203,23 @@ def test_kl_does_not_cut_because_of_many_zeros() -> None:
     x = np.random.default_rng(0).standard_normal(200_000) * 2
     _, high = method_from_text("kl").range(histogram(np.clip(x, 0, 6)))
     assert high > 5
+
+
+@pytest.mark.parametrize("end", [1.0, 1.001])
+def test_kl_finds_the_zeros_where_both_ends_are_alike(end: float) -> None:
+    x = Value((symbol("batch"), 100), name="x")
+    data = np.random.default_rng(0).normal(0, 0.1, (320, 100)).astype(np.float32)
+    data[:, 10:] = 0
+    data[0, :2] = -1, end
+    low, high = observe(Graph((x,), (x,)), {"x": data}, method=method_from_text("kl"))[x]
+    assert low < -0.25
+    assert high > 0.25
+
+
+def test_kl_counts_all_numbers_of_a_range_without_0() -> None:
+    found = []
+    for least in (0, 100_000):  # more numbers in the bin that is nearest to 0
+        counts = (np.exp(-np.arange(2048) / 100) * 1000).astype(np.int64)
+        counts[[0, -1]] += [least, 1]
+        found.append(method_from_text("kl").range(Histogram(1.0, 2.0, counts)))
+    assert found[0] != found[1]
