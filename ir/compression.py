@@ -52,27 +52,50 @@ def compress(rows: Array, bits: int, group: int = 0) -> tuple[Array, Array | Non
 
 
 def exact_levels(rows: Array) -> tuple[Array, Array] | None:
-    """(int8 [k, n], scale float32 [k]) whose products are the float32 rows [k, n], up to the last
-    bit; None where there are none such for all rows. Of several scales, the finest."""
+    """(int8 [k, n], scale float32 [k]) whose products are the float32 rows [k, n]; None where there
+    are none such for all rows.
+
+    A row's scale is the finest that gives it exactly, else the finest that gives it up to rounding.
+    """
     most = np.abs(rows).max(axis=1, initial=0).astype(np.float64)
-    scale = np.where(most == 0, 1.0, most / LEVELS[8])
+    scale, found = np.ones(len(rows), np.float32), most == 0
     left = np.flatnonzero(most)
     for level in (*range(LEVELS[8], 0, -1), LEVELS[8] + 1):
-        tried = most[left, None] / level
-        near = _all_whole(rows[left, :PROBE] / tried)
-        near[near] = _all_whole(rows[left[near]] / tried[near])
-        scale[left[near]] = tried[near, 0]
-        left = left[~near]
+        tried = most / level
+        near = left[_all_whole(rows[left, :PROBE] / tried[left, None])]
+        near = near[_all_whole(rows[near] / tried[near, None])]
+        if not near.size:
+            continue
+        finest, exact = _exact_scale(rows[near], tried[near])
+        better = exact | ~found[near]
+        scale[near[better]] = finest[better]
+        found[near] = True
+        left = np.setdiff1d(left, near[exact])
         if not left.size:
             break
     levels = np.rint(rows / scale[:, None])
-    if left.size or levels.max(initial=0) > LEVELS[8]:
+    if not found.all() or levels.max(initial=0) > LEVELS[8]:
         return None
-    return levels.astype(np.int8), scale.astype(np.float32)
+    return levels.astype(np.int8), scale
 
 
 def _all_whole(rows: Array) -> Array:
     return np.asarray((np.abs(rows - np.rint(rows)) <= WHOLE).all(axis=1))
+
+
+def _exact_scale(rows: Array, scale: Array) -> tuple[Array, Array]:
+    """Float32 scales beside float64 ones of rows, and which of them give their rows exactly.
+
+    A row's largest number was rounded, so its scale was the nearest float32 or one beside it.
+    """
+    nearest = scale.astype(np.float32)
+    levels = np.rint(rows / scale[:, None]).astype(np.float32)
+    chosen, exact = nearest, np.zeros(len(rows), bool)
+    for end in (nearest, np.float32(0), np.float32(np.inf)):
+        tried = np.nextafter(nearest, end)
+        fits = (levels * tried[:, None] == rows).all(axis=1) & ~exact
+        chosen, exact = np.where(fits, tried, chosen), exact | fits
+    return chosen, exact
 
 
 def expand(stored: Array, scale: Array | None, n: int, bits: int, group: int) -> Array:

@@ -21,6 +21,7 @@ from ir.op import OPS
 from ir.passes.rewrite import rewrite
 
 LEAST = 256  # elements of a weight that is worth it
+SHORT = 4  # a row of as many saves little beside its scale, and one number alone fits any
 DEFAULT_GROUP = {16: 0, 8: 0, 4: BLOCK}  # weights that share a scale; 0: a whole row
 
 
@@ -131,8 +132,12 @@ class _Compressor:
         if self.scheme.bits == 16:
             data, _ = compress(rows, 16)
             return (data, None) if np.array_equal(data.astype(np.float32), rows) else None
+        if rows.shape[1] <= SHORT:
+            return None
         found = exact_levels(rows)
-        return None if found is None else (found[0], found[1][:, None])
+        if found is None or not np.array_equal(found[0] * found[1][:, None], rows):
+            return None
+        return found[0], found[1][:, None]
 
 
 def _leaf(name: str, data: Array) -> Weight:

@@ -8,8 +8,8 @@ from ir.graph import Graph
 
 
 def keep_stored(graph: Graph) -> Graph:
-    """Large fixed weights that float16 holds, or int8 with a scale a row, are stored as these and
-    read back when they are used. No number changes."""
+    """Large fixed weights that float16 gives exactly, or int8 with a scale a row, are stored as
+    these and read back when they are used. No number changes."""
     for bits in (16, 8):
         graph = compressed_weights(graph, Scheme(bits), exactly=True).graph
     return unique_names(graph)

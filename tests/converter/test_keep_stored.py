@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from cloud import ops
+from cloud.interpreter import run
 from converter import convert
 from converter.passes import keep_stored
-from ir.graph import Graph, Weight
+from ir.graph import Graph, Value, Weight
 from tests.converter.onnx_graphs import floats, model
 from tests.converter.random_nets import random_net
 from tests.converter.test_passes import assert_same, op_names
@@ -54,6 +55,22 @@ def test_weights_of_int8_behind_floats_stay_int8(tmp_path: Path) -> None:
 def test_weights_that_fewer_bits_do_not_hold_stay_as_they_are() -> None:
     w = Weight(floats(20, 20), name="w", trainable=False)
     assert op_names(keep_stored(Graph.trace(lambda x: ops.linear(x, w), (2, 20)))) == ["linear"]
+
+
+def test_no_number_of_an_int8_weight_changes() -> None:
+    levels = np.random.default_rng(0).integers(-127, 128, (64, 64)).astype(np.int8)
+    scale = np.random.default_rng(1).uniform(0.01, 1, (64, 1)).astype(np.float32)
+    x = Value((64, 64), name="x")
+    for factor, kind in ((1.0, "compressed_linear"), (0.3, "linear")):  # the second rounds again
+        w = Weight(levels * scale * np.float32(factor), name="w", trainable=False)
+        graph = keep_stored(Graph((x,), (ops.linear(x, w),)))
+        assert op_names(graph) == [kind]
+        np.testing.assert_array_equal(run(graph, np.eye(64, dtype=np.float32))[0], w.data.T)
+
+
+def test_rows_that_are_shorter_than_their_scale_stay_floats() -> None:
+    w = Weight(floats(2000, 1), name="w", trainable=False)
+    assert op_names(keep_stored(Graph.trace(lambda x: ops.linear(x, w), (2, 1)))) == ["linear"]
 
 
 def test_random_nets_of_halves_keep_their_function() -> None:

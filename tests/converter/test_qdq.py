@@ -99,6 +99,15 @@ def test_integers_times_a_scale_are_found_again(high: int) -> None:
     rows = levels * RNG.uniform(1e-6, 10, (50, 1)).astype(np.float32)
     found = exact_levels(rows)
     assert found is not None
+    np.testing.assert_array_equal(found[0] * found[1][:, None], rows)
+
+
+def test_integers_times_a_scale_are_found_again_behind_a_factor() -> None:
+    levels = RNG.integers(-127, 128, (50, 30)).astype(np.int8)
+    scale, factor = RNG.uniform(0.01, 10, (2, 50, 1)).astype(np.float32)
+    rows = levels * scale * factor  # rounded twice
+    found = exact_levels(rows)
+    assert found is not None
     np.testing.assert_allclose(found[0] * found[1][:, None], rows, rtol=1e-6)
 
 
