@@ -28,11 +28,14 @@ def affine_scale(low: float, high: float) -> tuple[float, int]:
     return scale, min(max(zero_point, LOWEST), HIGHEST)
 
 
-def symmetric_scale(w: Array, axis: int) -> Array:
-    """One scale for each channel along `axis`, float32 [k]; zero points are 0, -128 is not used."""
+def symmetric_scale(w: Array, axis: int, empty: float = 1.0) -> Array:
+    """One scale for each channel along `axis`, float32 [k]; zero points are 0, -128 is not used.
+
+    `empty`: that of channels of zeros.
+    """
     others = tuple(i for i in range(w.ndim) if i != axis)
     scale = (np.max(np.abs(w), axis=others) / HIGHEST).astype(np.float32)
-    return np.where(scale == 0, np.float32(1), scale)
+    return np.where(scale == 0, np.float32(empty), scale)
 
 
 def quantize_weight(w: Array, scale: Array, axis: int) -> Array:

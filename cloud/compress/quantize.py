@@ -28,6 +28,7 @@ from ir.passes.rewrite import fixed_like, rewrite, uses
 
 CLAMPS = (Activation.none, Activation.relu, Activation.relu6)  # that the stored result's bounds do
 MOST_BIAS = 2**30  # half of what int32 holds: the rest is for the sum of products
+BIAS_STEP = 2**-12  # of one in the stored result: how fine the bias of a channel of zeros is
 MOVES = ("reshape", "transpose", "max_pool2d", "slice", "broadcast_to")  # same scale in and out
 
 
@@ -253,18 +254,21 @@ class _Quantizer:
         A channel of tiny weights (of a batch norm that scales by almost 0) with a bias would need
         a bias beyond 32 bits; a coarser weight is the smaller loss. Scales are a little larger than
         they need be, so that the multipliers are float16: 2 bytes a channel. A weight that several
-        layers read has one scale for all of them.
+        layers read has one scale for all of them, but for channels of zeros, whose scale is their
+        bias's alone.
         """
-        scale = np.maximum(q.symmetric_scale(w.data, axis), least).astype(np.float32)
+        fine = q.symmetric_scale(w.data, axis, BIAS_STEP / ratio)
+        scale = np.maximum(fine, least).astype(np.float32)
         halves = q.halves_above(scale.astype(np.float64) * ratio)
         ends: tuple[Array, ...] = (halves,)
         if self.count[w] > 1 or not np.isfinite(halves).all():
             ends = q.channel_multipliers(ratio, scale, 1.0)
         else:
             scale = (halves.astype(np.float64) / ratio).astype(np.float32)
-        key = (w, scale.tobytes())
+        data = q.quantize_weight(w.data, scale, axis)
+        key = (w, data.tobytes())
         if key not in self.weights:
-            stored = fixed_like(w, q.quantize_weight(w.data, scale, axis))
+            stored = fixed_like(w, data)
             others = sum(other is w for other, _ in self.weights)
             if w.name and others:
                 stored.name = f"{w.name}.{others + 1}"

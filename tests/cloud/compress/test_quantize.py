@@ -153,6 +153,27 @@ def test_a_bias_far_beyond_its_weights_is_kept() -> None:
     np.testing.assert_allclose(y[:, 2], 3.0, atol=0.05)
 
 
+def test_a_channel_of_zeros_keeps_its_bias() -> None:
+    w, b = frozen(4, 6), frozen(4, name="b")
+    w.data *= 0.01
+    w.data[2], b.data[2] = 0, 0.3
+    data = {"x": samples(6)["x"] * 100}
+    graph = net_of(lambda x: ops.linear(x, w, b), 6)
+    (y,) = run(quantize(graph, data), data["x"])
+    np.testing.assert_allclose(y[:, 2], 0.3, atol=0.05)
+
+
+def test_layers_that_share_a_weight_with_a_channel_of_zeros_share_its_int8_form() -> None:
+    w = frozen(6, 6)
+    w.data[2] = 0
+    graph = net_of(lambda x: ops.linear(ops.linear(x, w, frozen(6, name="b")), w), 6)
+    small = quantize(graph, samples(6))
+    first, second = (n.inputs[1] for n in small.nodes if n.op.name == "quantized_linear")
+    assert first is second
+    x = samples(6)["x"]
+    assert sqnr_db(run(graph, x), run(small, x)) > 25
+
+
 def test_a_constant_operand_is_stored_as_int8() -> None:
     scale = Constant(np.linspace(0.5, 1.5, 5).astype(np.float32))
     graph = net_of(lambda x: ops.linear(ops.linear(x, frozen(5, 6)) * scale, frozen(2, 5)), 6)
