@@ -29,6 +29,7 @@ from ir.passes.rewrite import fixed_like, rewrite, uses
 CLAMPS = (Activation.none, Activation.relu, Activation.relu6)  # that the stored result's bounds do
 MOST_BIAS = 2**30  # half of what int32 holds: the rest is for the sum of products
 BIAS_STEP = 2**-12  # of one in the stored result: how fine the bias of a channel of zeros is
+LEAST_MULTIPLIER = np.float16(2**-23)  # kernels' short way shifts no farther (int8/rescale.h)
 MOVES = ("reshape", "transpose", "max_pool2d", "slice", "broadcast_to")  # same scale in and out
 
 
@@ -259,7 +260,7 @@ class _Quantizer:
         """
         fine = q.symmetric_scale(w.data, axis, BIAS_STEP / ratio)
         scale = np.maximum(fine, least).astype(np.float32)
-        halves = q.halves_above(scale.astype(np.float64) * ratio)
+        halves = np.maximum(q.halves_above(scale.astype(np.float64) * ratio), LEAST_MULTIPLIER)
         ends: tuple[Array, ...] = (halves,)
         if self.count[w] > 1 or not np.isfinite(halves).all():
             ends = q.channel_multipliers(ratio, scale, 1.0)

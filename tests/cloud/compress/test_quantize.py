@@ -20,6 +20,7 @@ from converter.passes import PASSES
 from converter.training import choose_weights
 from ir.errors import GraphError, ShapeError
 from ir.graph import Constant, Graph, Model, Value, Weight
+from ir.quantization import half_multipliers
 from ir.symbol import symbol
 from ir.verify import verify
 from tests.cloud.compress.tasks import accuracy, graph_of, textures
@@ -161,6 +162,16 @@ def test_a_channel_of_zeros_keeps_its_bias() -> None:
     graph = net_of(lambda x: ops.linear(x, w, b), 6)
     (y,) = run(quantize(graph, data), data["x"])
     np.testing.assert_allclose(y[:, 2], 0.3, atol=0.05)
+
+
+def test_a_channel_of_tiny_weights_leaves_its_layer_the_short_way() -> None:
+    w = frozen(4, 6)
+    w.data[2] *= 3e-7
+    small = quantize(net_of(lambda x: ops.linear(x, w), 6), samples(6))
+    (layer,) = (n for n in small.nodes if n.op.name == "quantized_linear")
+    assert layer.inputs[1].data[2].any()
+    _, shift = half_multipliers(layer.inputs[3].data)
+    assert shift.min() == -22  # Quick::takes of kernels/int8/rescale.h
 
 
 def test_layers_that_share_a_weight_with_a_channel_of_zeros_share_its_int8_form() -> None:
