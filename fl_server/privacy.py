@@ -17,12 +17,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fl_server.errors import MissingExtra
+from fl_server.errors import MissingExtra, SettingsError
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.mask import KEY_SIZE, expand
 from fl_server.secagg.params import Encoding, Params
 from fl_server.store import sync_folder
+
+LEAST_NOISE = 1e-3  # whose epsilon, half a million, promises nothing
+DEVIATIONS = 6  # of the noise that the range of a coordinate must hold: what is beyond wraps around
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,24 @@ class Privacy:
         whole = 1 / math.sqrt(sum(1 / noise**2 for noise in noises))
         epsilon: float = get_epsilon_gaussian(whole, self.delta)
         return epsilon * (1 + 1e-9)  # the root is found from either side
+
+    def check(self, encoding: Encoding, fewest: int) -> None:
+        """Nothing, if a round of at least `fewest` survivors can be released.
+
+        raises SettingsError, MissingExtra
+        """
+        if encoding.max_weight != 1:
+            raise SettingsError(f"max_weight is {encoding.max_weight}, want 1 where there is noise")
+        if self.noise_multiplier < LEAST_NOISE:
+            given = f"noise_multiplier is {self.noise_multiplier}"
+            raise SettingsError(f"{given}, want 0 or at least {LEAST_NOISE}")
+        spent = self.spent([self.noise_multiplier])
+        if spent > self.epsilon:
+            raise SettingsError(f"epsilon is {self.epsilon}, and one round spends {spent:.3g}")
+        wanted = DEVIATIONS * self.deviation(encoding, fewest)
+        if encoding.clip_value < wanted:
+            given = f"clip_value is {encoding.clip_value}"
+            raise SettingsError(f"{given}, want {wanted:.3g} for that noise")
 
     def allows_after(self, noises: Sequence[float]) -> bool:
         """Whether one more release is within the budget."""

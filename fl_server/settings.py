@@ -20,9 +20,6 @@ from fl_server.secagg.params import Encoding, complete_graph
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
 
-LEAST_NOISE = 1e-3  # whose epsilon, half a million, promises nothing
-DEVIATIONS = 6  # of the noise that the range of a coordinate must hold: what is beyond wraps around
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -156,20 +153,8 @@ class TaskSettings(BaseModel):
             if self.epsilon is not None:
                 raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")
             return
-        if self.max_weight != 1:
-            raise SettingsError(f"max_weight is {self.max_weight}, want 1 where there is noise")
-        if self.noise_multiplier < LEAST_NOISE:
-            given = f"noise_multiplier is {self.noise_multiplier}"
-            raise SettingsError(f"{given}, want 0 or at least {LEAST_NOISE}")
-        spent = self.privacy.spent([self.noise_multiplier])
-        if spent > self.privacy.epsilon:
-            raise SettingsError(f"epsilon is {self.epsilon}, and one round spends {spent:.3g}")
         encoding = self.encoding(length)
-        fewest = complete_graph(self.min_cohort, encoding).threshold
-        wanted = DEVIATIONS * self.privacy.deviation(encoding, fewest)
-        if self.clip_value < wanted:
-            given = f"clip_value is {self.clip_value}"
-            raise SettingsError(f"{given}, want {wanted:.3g} for that noise")
+        self.privacy.check(encoding, complete_graph(self.min_cohort, encoding).threshold)
 
     def stage_s(self, stage: str) -> float:
         """How long a stage may last."""
