@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -125,7 +124,9 @@ class LiteTrainer:
         # A new order each round, yet the same one whenever the run is repeated.
         rng = np.random.default_rng([self._seed, self._rounds])
         self._rounds += 1
-        rate, pull = self._rate_input(session), self._pull(session)
+        rate, start_at = self._rate_input(session), flatten(session)
+        if self._proximal and not rate:
+            raise SettingsError("proximal needs a model whose `train` entry takes a learning rate")
         session.resize({self._batch_symbol: self._batch_size})
         losses = []
         for epoch in range(self._epochs):
@@ -133,20 +134,14 @@ class LiteTrainer:
             # A last batch that is not full is left out; another order brings its examples in.
             for start in range(0, self._size - self._batch_size + 1, self._batch_size):
                 batch = self._examples(order[start : start + self._batch_size])
-                with pull:
-                    result = session.run({**batch, **rate}, entry="train")
+                before = flatten(session) if self._proximal else start_at
+                result = session.run({**batch, **rate}, entry="train")
+                if self._proximal:
+                    share = self._proximal * rate[_RATE]
+                    assign(session, flatten(session) - share * (before - start_at))
                 if epoch == 0:
                     losses.append(float(np.mean(result["loss"])))
         return losses
-
-    def _pull(self, session: Any) -> AbstractContextManager[None]:
-        """Around each step: what the proximal term adds to it."""
-        if not self._proximal:
-            return nullcontext()
-        rate = self._rate_input(session)
-        if not rate:
-            raise SettingsError("proximal needs a model whose `train` entry takes a learning rate")
-        return _Pull(session, self._proximal * float(rate[_RATE]))
 
     def _rate_input(self, session: Any) -> dict[str, npt.NDArray[np.float32]]:
         """The learning rate, where the entry takes one: the device's own, else the model's."""
@@ -185,22 +180,6 @@ class LiteTrainer:
 
     def _examples(self, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
         return {name: array[rows] for name, array in self._data.items()}
-
-
-class _Pull:
-    """Around each step of a session: moves the weights by `share` of what, before the step, they
-    were away from where they began."""
-
-    def __init__(self, session: Any, share: float) -> None:
-        self._session, self._share = session, share
-        self._start = self._before = flatten(session)
-
-    def __enter__(self) -> None:
-        self._before = flatten(self._session)
-
-    def __exit__(self, *_: object) -> None:
-        away = self._before - self._start
-        assign(self._session, flatten(self._session) - np.float32(self._share) * away)
 
 
 def load_examples(path: Path) -> dict[str, npt.NDArray[Any]]:
