@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "core/array.h"
@@ -43,6 +44,16 @@ bool spin_until(bool patient, Ready ready) {
 
 }  // namespace
 
+// Between numbers that different threads write, so that they never share a line of a cache.
+using Apart = char[64];
+
+// The parts of a job that a thread takes first, from the front on; those who are done with theirs take from the back.
+// A thread so has the same share of one operator after the other, and finds in its cache what it wrote.
+struct Share {
+  std::atomic<int64_t> left{0}, front{0}, back{0};
+  Apart apart;
+};
+
 // A job is open from when its number is odd until it is even again. A worker that finds it open counts itself in and
 // looks again: what it then sees open cannot end before the worker has counted itself out. Whoever comes too late, or
 // sleeps, is not waited for.
@@ -50,31 +61,53 @@ struct ThreadPool::State {
   int threads = 1;
   bool patient = false;  // there is a processor for every thread: spinning takes it from none of ours
   Array<pthread_t> workers;
+  Array<Share> shares;          // the caller's, then the workers'
+  std::atomic<int> started{0};  // workers
 
+  Apart before_job;
   std::atomic<uint64_t> job{0};
-  std::atomic<int> inside{0};  // workers that count themselves in
-  std::atomic<int64_t> next{0};
   Range range = nullptr;
   void* context = nullptr;
   int64_t n = 0, grain = 1;
 
+  Apart before_inside;
+  std::atomic<int> inside{0};  // workers that count themselves in
+
+  Apart before_mutex;
   Mutex mutex;  // of those who sleep
   Condition wake, done;
   std::atomic<int> asleep{0};
   std::atomic<bool> caller_asleep{false}, stop{false};
 
-  void take_parts() {
-    for (int64_t begin = next.fetch_add(grain); begin < n; begin = next.fetch_add(grain)) {
-      range(context, begin, begin + grain < n ? begin + grain : n);
+  void share_parts() {
+    const int64_t parts = (n - 1) / grain + 1;
+    for (int i = 0; i < threads; ++i) {
+      Share& share = shares[static_cast<size_t>(i)];
+      const int64_t front = parts / threads * i + std::min<int64_t>(i, parts % threads);
+      const int64_t count = parts / threads + (i < parts % threads ? 1 : 0);
+      share.front.store(front, std::memory_order_relaxed);  // seen with the number of the job
+      share.back.store(front + count, std::memory_order_relaxed);
+      share.left.store(count, std::memory_order_relaxed);
+    }
+  }
+
+  void take_parts(int self) {
+    for (int i = 0; i < threads; ++i) {
+      Share& share = shares[static_cast<size_t>((self + i) % threads)];
+      while (share.left.load() > 0 && share.left.fetch_sub(1) > 0) {
+        const int64_t begin = (i == 0 ? share.front.fetch_add(1) : share.back.fetch_sub(1) - 1) * grain;
+        range(context, begin, begin + grain < n ? begin + grain : n);
+      }
     }
   }
 
   static void* start(void* state) {
-    static_cast<State*>(state)->work();
+    State* s = static_cast<State*>(state);
+    s->work(s->started.fetch_add(1) + 1);
     return nullptr;
   }
 
-  void work() {
+  void work(int self) {
     uint64_t seen = 0;
     const auto news = [&] {
       const uint64_t now = job.load();
@@ -87,7 +120,7 @@ struct ThreadPool::State {
       const uint64_t now = job.load();
       if (now % 2 == 1 && now != seen) {
         seen = now;
-        take_parts();
+        take_parts(self);
       }
       if (inside.fetch_sub(1) == 1 && caller_asleep.load()) {
         const Lock lock(mutex);
@@ -123,7 +156,8 @@ struct ThreadPool::State {
 ThreadPool* ThreadPool::create(int threads) {
   State* state = lite::create<State>();
   ThreadPool* pool = lite::create<ThreadPool>();
-  if (state == nullptr || pool == nullptr || !state->workers.allocate(threads > 1 ? static_cast<size_t>(threads) : 1)) {
+  const size_t count = threads > 1 ? static_cast<size_t>(threads) : 1;
+  if (state == nullptr || pool == nullptr || !state->workers.allocate(count) || !state->shares.allocate(count)) {
     lite::destroy(state);
     lite::destroy(pool);
     return nullptr;
@@ -157,10 +191,10 @@ void ThreadPool::run(int64_t n, int64_t grain, Range range, void* context) {
   s.context = context;
   s.n = n;
   s.grain = grain;
-  s.next.store(0);
+  s.share_parts();
   s.job.fetch_add(1);
   s.wake_workers();
-  s.take_parts();
+  s.take_parts(0);
   s.job.fetch_add(1);
   s.wait_for_workers();
 }

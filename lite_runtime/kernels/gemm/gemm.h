@@ -67,7 +67,7 @@ struct Gemm {
     const float* base;
     int64_t column_step, row_step;
   };
-  static constexpr int64_t kFewChunks = 4;  // of columns: too few to share evenly
+  static constexpr int64_t kTasks = 8;  // enough to share evenly
   // Rows of A that are multiplied with one panel of B after the other.
   template <class A>
   static constexpr int kTogether = kInPlace<A> ? 16 * kRows : kBlock;
@@ -95,13 +95,14 @@ struct Gemm {
   template <class A, class C>
   __attribute__((noinline)) static void multiply(ThreadPool* pool, const Part& part, const A& a, const Panels& b,
                                                  const C& c, const Finish& finish) {
-    // With many rows, a block of A is gathered once; with few, more threads find work, and A that is read in place is
-    // read once for each panel anyway.
+    // With many rows, a block of A is gathered once; with few, A that is read in place is read once for each panel
+    // anyway. Each thread has rows of its own, as the layers before and after give it: they are in its cache.
     const int64_t narrow = (kInPlace<A> ? 1 : 4) * kColumns;
     const int64_t chunk = part.m >= 32 * kRows ? kWidth : narrow, chunks = divide_up(part.width, chunk);
+    const int64_t threads = kInPlace<A> && pool != nullptr ? pool->threads() : 1;
+    const int64_t least = threads > 1 ? std::max(threads, divide_up(kTasks, chunks)) : 1;
     // As even as can be: a last block of a few rows would read all of B for little work.
-    const int64_t least = kInPlace<A> && chunks < kFewChunks ? std::min<int64_t>(2, divide_up(part.m, 4 * kRows)) : 1;
-    const int64_t blocks = std::max(least, divide_up(part.m, kTogether<A>));
+    const int64_t blocks = std::max(std::min(least, divide_up(part.m, 2 * kRows)), divide_up(part.m, kTogether<A>));
     const int64_t rows = divide_up(divide_up(part.m, blocks), kRows) * kRows;
     const int64_t tasks = divide_up(part.m, rows) * chunks, width = std::min(chunk, part.width);
     parallel_for(pool, tasks, share(tasks, 2 * rows * width * (part.depth + 8)), [&](int64_t begin, int64_t end) {

@@ -12,7 +12,7 @@ namespace lite {
 // Not inlined where it is called, and that is in several places: half the code.
 #define KEEP_APART __attribute__((noinline))
 
-constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread's while
+constexpr int64_t kGrain = 1 << 12;  // elements that are worth a thread's while
 
 // y[i] = f(x[i]) by vectors
 template <class Isa, typename Attrs, typename F>

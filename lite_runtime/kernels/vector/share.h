@@ -4,16 +4,16 @@
 
 namespace lite {
 
-constexpr int64_t kShared = 1 << 19;  // operations
+constexpr int64_t kShared = 1 << 16;  // operations, some microseconds
 
 // Whether `items` pieces of work, of `cost` operations each, are worth waking threads for.
 inline bool pays(int64_t items, int64_t cost) { return items >= kShared / (cost + 1); }
 
-// How many of `items` equal pieces of work, of `cost` operations each, a thread should take at a time. Threads that
-// look for work (core/thread_pool.cc) have it within a microsecond, some 2^17 operations; those that sleep are woken
-// and may come too late, but nobody waits for them.
+// How many of `items` equal pieces of work, of `cost` operations each, a thread should take at a time: small parts, so
+// that threads are done together; each costs some 20 ns (core/thread_pool.cc). Threads that look for work have it
+// within a quarter of a microsecond; those that sleep are woken and may come too late, but nobody waits for them.
 inline int64_t share(int64_t items, int64_t cost) {
-  constexpr int64_t kTask = 1 << 17;
+  constexpr int64_t kTask = 1 << 14;
   return pays(items, cost) ? kTask / (cost + 1) : items;
 }
 

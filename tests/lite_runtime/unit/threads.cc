@@ -28,7 +28,7 @@ bool runs_alone(lite::ThreadPool* pool, int64_t positions) {
 void test_threads_wake_for_large_layers_alone() {
   lite::ThreadPool* pool = lite::ThreadPool::create(2);
   expect(runs_alone(pool, 64), "a small layer runs on one thread");
-  expect(runs_alone(pool, 1024), "a layer of some 2^17 operations runs on one thread");
+  expect(runs_alone(pool, 256), "a layer of 2^15 operations runs on one thread");
   expect(!runs_alone(pool, 1 << 16), "a layer of 2^23 operations runs on two threads");
   lite::ThreadPool::destroy(pool);
 }
