@@ -1,5 +1,9 @@
 #pragma once
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -77,8 +81,12 @@ class Arena {
     if (data_ != nullptr && size <= size_) return true;
     std::free(data_);
     size_ = round_up(size > 0 ? size : 1);
-    data_ = size_ < size ? nullptr : static_cast<unsigned char*>(std::aligned_alloc(kAlignment, size_));
+    const bool large = size_ >= kLarge;
+    data_ = size_ < size ? nullptr : static_cast<unsigned char*>(std::aligned_alloc(large ? kPage : kAlignment, size_));
     if (data_ == nullptr) size_ = 0;
+#if defined(MADV_HUGEPAGE)
+    if (data_ != nullptr && large) ::madvise(data_, size_ / kPage * kPage, MADV_HUGEPAGE);  // fewer pages to look up
+#endif
     return data_ != nullptr;
   }
 
@@ -93,6 +101,8 @@ class Arena {
   size_t size() const { return size_; }
 
  private:
+  static constexpr size_t kPage = size_t{1} << 21, kLarge = 2 * kPage;
+
   unsigned char* data_ = nullptr;
   size_t size_ = 0;
 };
