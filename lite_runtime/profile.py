@@ -22,6 +22,7 @@ class NodeTime:
     time_us: float  # mean of the runs
     read_bytes: int
     written_bytes: int
+    multiply_adds: int = 0  # that its shapes ask for; 0 of operators that have none
     scratch_bytes: int = 0  # memory that its kernel works in
     graph: str = ""  # the sub-graph that it is in: its part in a node of control flow, and a number
     # how often it runs in one run of the entry, on average: where it takes the examples of a
@@ -55,7 +56,8 @@ class Profile:
     def __str__(self) -> str:
         total = self.time_us or 1.0
         lines = [
-            f"{'operator':<26} {'kernel':<6} {'result':<18} {'us':>10} {'%':>6} {'MB/s':>8}  source"
+            f"{'operator':<26} {'kernel':<6} {'result':<18} {'us':>10} {'%':>6} {'MB/s':>8} "
+            f"{'GOP/s':>6}  source"
         ]
         for n in self.nodes:
             shape = "[" + ",".join(map(str, n.shape)) + "]"
@@ -63,7 +65,15 @@ class Profile:
             where = f"{n.source} in {n.graph}, {n.calls:g} times" if n.graph else n.source
             lines.append(
                 f"{n.op:<26} {n.kernel:<6} {shape:<18} {n.time_us:>10.1f} "
-                f"{100 * n.time_us / total:>6.1f} {rate:>8.0f}  {where}"
+                f"{100 * n.time_us / total:>6.1f} {rate:>8.0f} {_speed(n):>6}  {where}"
             )
         lines.append(f"{'all':<26} {'':<6} {'':<18} {self.time_us:>10.1f} {100:>6.1f}")
         return lines_text(lines)
+
+
+def _speed(node: NodeTime) -> str:
+    """10^9 multiplications and additions a second, where there are some to count."""
+    if not node.multiply_adds or not node.time_us:
+        return ""
+    times = node.calls if node.graph else 1  # examples one at a time: the shape has all of them
+    return f"{2e-3 * node.multiply_adds * times / node.time_us:.1f}"

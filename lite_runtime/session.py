@@ -12,6 +12,7 @@ import numpy as np
 from lite_runtime import _core
 from lite_runtime._core import LiteError
 from lite_runtime.profile import NodeTime, Profile
+from lite_runtime.work import multiply_adds
 
 DTYPES = {
     "f32": np.dtype(np.float32),
@@ -336,6 +337,11 @@ class Session:
                 time_us=nanoseconds / 1e3 / max(runs, 1),
                 read_bytes=sum(values[i][3] for i in inputs if i >= 0),
                 written_bytes=sum(values[i][3] for i in outputs),
+                multiply_adds=multiply_adds(
+                    op,
+                    [tuple(values[i][2]) if i >= 0 else () for i in inputs],
+                    [tuple(values[i][2]) for i in outputs],
+                ),
                 scratch_bytes=scratch,
                 graph=f"{part} {graph}" if graph else "",
                 calls=calls / max(runs, 1),

@@ -429,8 +429,13 @@ def test_a_profile_has_every_node_with_its_time_and_bytes() -> None:
     assert profile.time_us == pytest.approx(sum(us for _, _, us in profile.by_operator()))
     assert profile.nodes[0].op == "conv2d"
     assert profile.nodes[0].written_bytes == 4 * 8 * 8 * 6 * 4
+    assert profile.nodes[0].multiply_adds == 4 * 8 * 8 * 6 * 3 * 3 * 3
     assert profile.nodes[0].time_us > 0
-    assert "conv2d" in str(profile)
+    first = str(profile).splitlines()[1].split()
+    assert first[0] == "conv2d"
+    assert float(first[6]) == pytest.approx(
+        2e-3 * profile.nodes[0].multiply_adds / profile.nodes[0].time_us, abs=0.05
+    )
 
 
 def test_a_model_without_nodes_runs() -> None:
