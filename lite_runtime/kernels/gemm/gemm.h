@@ -42,7 +42,7 @@ struct Gemm {
                   Finish finish = {nullptr, Activation::none}) {
     if (m == 0 || n == 0) return;
     if constexpr (kIsPacked<B>) {
-      multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, k, 0}, c, finish);
+      multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, k, 0, true}, c, finish);
     } else {
       float* packed = static_cast<float*>(context.scratch);
       for (int64_t j = 0; j < n; j += kWidth) {
@@ -66,6 +66,7 @@ struct Gemm {
   struct Panels {
     const float* base;
     int64_t column_step, row_step;
+    bool prepared;  // long ago, for all rows; else just now, by the threads that multiply
   };
   static constexpr int64_t kTasks = 8;  // enough to share evenly
   // Rows of A that are multiplied with one panel of B after the other.
@@ -79,7 +80,7 @@ struct Gemm {
   __attribute__((noinline)) static Panels panels_of(ThreadPool* pool, const Part& part, const B& b, float* packed) {
     if constexpr (std::is_same_v<B, RowsB>) {
       const bool whole = Tile::kAnyColumns || part.width % Tile::kLeastColumns == 0;
-      if (part.m <= 8 * kRows && whole) return {b.base + part.k * b.step + part.j, 1, b.step};
+      if (part.m <= 8 * kRows && whole) return {b.base + part.k * b.step + part.j, 1, b.step, false};
     }
     const int64_t panels = divide_up(part.width, kColumns);
     parallel_for(pool, panels, share(panels, 16 * kColumns * part.depth), [&](int64_t begin, int64_t end) {
@@ -89,23 +90,25 @@ struct Gemm {
                                packed + j * part.depth);
       }
     });
-    return {packed, part.depth, 0};
+    return {packed, part.depth, 0, false};
   }
 
   template <class A, class C>
   __attribute__((noinline)) static void multiply(ThreadPool* pool, const Part& part, const A& a, const Panels& b,
                                                  const C& c, const Finish& finish) {
     // With many rows, a block of A is gathered once; with few, A that is read in place is read once for each panel
-    // anyway. Each thread has rows of its own, as the layers before and after give it: they are in its cache.
+    // anyway. Where B is prepared, each thread has rows of its own, which are in its cache where other layers share
+    // theirs so, too; else it multiplies by the panels that it packed.
     const int64_t narrow = (kInPlace<A> ? 1 : 4) * kColumns;
     const int64_t chunk = part.m >= 32 * kRows ? kWidth : narrow, chunks = divide_up(part.width, chunk);
-    const int64_t threads = kInPlace<A> && pool != nullptr ? pool->threads() : 1;
+    const int64_t threads = kInPlace<A> && b.prepared && pool != nullptr ? pool->threads() : 1;
     const int64_t least = threads > 1 ? std::max(threads, divide_up(kTasks, chunks)) : 1;
     // As even as can be: a last block of a few rows would read all of B for little work.
     const int64_t blocks = std::max(std::min(least, divide_up(part.m, 2 * kRows)), divide_up(part.m, kTogether<A>));
     const int64_t rows = divide_up(divide_up(part.m, blocks), kRows) * kRows;
     const int64_t tasks = divide_up(part.m, rows) * chunks, width = std::min(chunk, part.width);
-    parallel_for(pool, tasks, share(tasks, 2 * rows * width * (part.depth + 8)), [&](int64_t begin, int64_t end) {
+    const int64_t cost = 2 * rows * width * (part.depth + 8), least_cost = b.prepared ? kShared : kSharedProduct;
+    parallel_for(pool, tasks, tasks * cost >= least_cost ? share(tasks, cost) : tasks, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t m = task / chunks * rows, j = task % chunks * chunk;
         const int count = static_cast<int>(std::min(rows, part.m - m));

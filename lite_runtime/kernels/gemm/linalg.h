@@ -30,7 +30,7 @@ struct BatchProduct {
 
   int64_t cost() const { return 2 * m * n * k; }
   // Small products are shared whole, in parts of which each has scratch of its own; large ones share their rows.
-  int64_t parts() const { return products > 1 && cost() < kShared ? std::min<int64_t>(products, 8) : 1; }
+  int64_t parts() const { return products > 1 && cost() < kSharedProduct ? std::min<int64_t>(products, 8) : 1; }
   template <class Tile>
   uint64_t scratch_bytes() const {
     return (Gemm<Tile>::scratch_bytes(n, k) + 63) / 64 * 64;

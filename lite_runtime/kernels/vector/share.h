@@ -4,7 +4,8 @@
 
 namespace lite {
 
-constexpr int64_t kShared = 1 << 16;  // operations, some microseconds
+constexpr int64_t kShared = 1 << 16;         // operations, a microsecond or two
+constexpr int64_t kSharedProduct = 1 << 19;  // of a product between operators that one thread does
 
 // Whether `items` pieces of work, of `cost` operations each, are worth waking threads for.
 inline bool pays(int64_t items, int64_t cost) { return items >= kShared / (cost + 1); }
