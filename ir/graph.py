@@ -368,5 +368,10 @@ def shape_text(shape: Shape) -> str:
 def _call(name: str, *args: Any) -> Value:
     from ir.op import OPS
 
+    if not all(isinstance(x, _NUMERIC) for x in args):
+        return NotImplemented  # type: ignore[no-any-return]  # what Python asks next is the other
     y: Value = OPS[name](*args)
     return y
+
+
+_NUMERIC = (Value, np.ndarray, np.generic, int, float)
