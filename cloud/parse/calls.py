@@ -130,6 +130,9 @@ class Calls(Recursion):
         if isinstance(e, FAULTS) and is_fault(e) and "'Value'" in str(e):
             hint = "compute it from known numbers, or use an operator of cloud.ops"
             raise self.not_known(worded(e), hint) from None
+        if isinstance(e, RecursionError):
+            hint = "write a loop, or let data decide how deep it goes"
+            raise self.refused("a recursion too deep to be written out", hint) from None
         if not isinstance(e, UnsupportedSyntax) and not hasattr(e, "__notes__"):
             place = self.place()
             e.add_note(f"{place}: in {self.frames[-1].source.name}\n{place.caret()}")
