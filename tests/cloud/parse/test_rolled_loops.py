@@ -177,7 +177,7 @@ def test_third_derivatives_go_through_it() -> None:
 
 
 TOO_LONG = {
-    "a recursion": "def g(n, v):\n    return g(n - 1, np.sin(v) + n) if n else v\nreturn g(5000, x)",
+    "recursion": "def g(n, v):\n    return g(n - 1, np.sin(v) + n) if n else v\nreturn g(5000, x)",
     "endless": "i = 1.0\nwhile i > 0:\n    x = x * 2\n    i = i * 1.0\nreturn x",
 }
 
