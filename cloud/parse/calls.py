@@ -15,6 +15,7 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     numeric_table,
     python_table,
     reduction_table,
+    special_table,
 )
 from cloud.parse.base import OFF_THE_END, Frame
 from cloud.parse.errors import UnsupportedSyntax

@@ -197,13 +197,6 @@ def _cbrt(m, x):
     return _copysign(m, m.binary(ast.Pow, m.op("abs", x), 1 / 3), x)
 
 
-@on_values(np.logaddexp)
-def _logaddexp(m, a, b):
-    a, b = m.promoted(a, b, at_least_float=True)
-    apart = m.op("abs", m.op("sub", a, b))
-    return m.op("add", m.op("maximum", a, b), m.op("softplus", m.op("neg", apart)))
-
-
 @on_values(math.log)
 def _log(m, x, base=None):
     y = m.op("log", as_float(m, x))
