@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cloud import eager, modes, parse
+from cloud import autodiff, eager, modes, parse
 from cloud.execute import run
 from cloud.tracing import current
 from cloud.trees import leaves, rebuilt
@@ -59,16 +60,19 @@ def transform(
     kwargs: dict[str, Any],
     build: Build,
     numbers: Collection[int | str] = (),
+    *,
+    reverse: bool = False,
 ) -> list[Any]:
     """Trace f on placeholders, let `build` say what is wanted of it, then run that on arrays, or
     splice it into the graph of the values among the arguments.
 
-    In eager mode f and what is built from it run at once.
+    In eager mode f and what is built from it run at once. `reverse`: it is differentiated so.
     """
     data = [x for x in leaves((tuple(args), kwargs)) if isinstance(x, Value)]
     if modes.mode() == "eager" and (found := _at_once(f, args, kwargs, build, numbers)) is not None:
         return found
-    traced = Traced.of(f, args, kwargs, numbers)
+    with autodiff.differentiated_again() if reverse else nullcontext():
+        traced = Traced.of(f, args, kwargs, numbers)
     roots = tuple(build(traced))
     outer = _reads_outer_values(traced.values, roots)
     if not outer and all(isinstance(x, eager.Tensor) for x in data):
