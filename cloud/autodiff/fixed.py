@@ -12,8 +12,8 @@ Origins = Mapping[Value, int]  # which input of the function a value is
 
 
 def fixed_inputs(f: Function) -> list[int]:
-    """The inputs, other than tapes, that are the same in all calls that one call of f leads to. None
-    where other functions lead back to f."""
+    """The inputs, other than tapes, that are the same in all calls that one call of f leads to.
+    There are none where other functions lead back to f."""
     if any(g is not f and f in functions(g.graph) for g in functions(f.graph)):
         return []
     origins = {v: i for i, v in enumerate(f.graph.inputs)}

@@ -78,7 +78,7 @@ class Reverse:
                 step = STEPS[node.op.name](self, node, inputs, given, wanted, shared[node], tapes)
                 steps[node] = step
                 now.update(zip(node.results, step.results, strict=True))
-            elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            elif (self.again and steps) or _differ(inputs, node.inputs):  # in the same order
                 copy = node.op.node(inputs, node.attrs, node.source)
                 now.update(zip(node.results, copy.results, strict=True))
         bar, back_from = dict(bars), next_serial()
@@ -137,9 +137,7 @@ class Reverse:
                 results: Sequence[Value] | None = None
                 if not active.isdisjoint(node.results):
                     results = self._in_place_of(node, inputs)
-                if results is None and any(
-                    a is not b for a, b in zip(inputs, node.inputs, strict=True)
-                ):
+                if results is None and (now or _differ(inputs, node.inputs)):
                     results = node.op.node(inputs, node.attrs, node.source).results
                 if results is not None:
                     now.update(zip(node.results, results, strict=True))
@@ -173,6 +171,10 @@ def differentiated_again() -> Iterator[None]:
 
 
 _AGAIN: ContextVar[bool] = ContextVar("again", default=False)
+
+
+def _differ(these: Sequence[Value | None], those: Sequence[Value | None]) -> bool:
+    return any(a is not b for a, b in zip(these, those, strict=True))
 
 
 def _in_order(outputs: Sequence[Value]) -> list[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -137,7 +138,7 @@ def split(
     keep = [v for v in chosen if v not in passed]
     tape = _pushed(tapes.forward, keep)
     first, again = _popped(keep, back_start)
-    back, *rest = substitute(roots, again)
+    back, *rest = substitute(roots, again, math.inf if back_from is None else back_from)
     read = Graph((), tuple(rest)).leaves
     return Split(
         graph,
