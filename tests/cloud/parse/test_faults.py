@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import ops
+from cloud import modes, ops
+from cloud.differentiate import grad, value_and_grad
 from cloud.parse import UnsupportedSyntax
 from cloud.transform import Traced
 from tests.cloud.parse.test_syntax import function
@@ -136,6 +137,14 @@ def test_an_error_about_a_value_shows_the_place_with_a_caret_and_a_hint(body: st
     assert place.text[place.column - 1 :].startswith(marked)
 
 
+def test_in_eager_mode_it_is_the_same_refusal() -> None:
+    def f(x: Any, v: Any) -> Any:
+        return np.sum(v.reshape(x))
+
+    with modes.using(mode="eager"), pytest.raises(UnsupportedSyntax, match="want ints"):
+        grad(f)(2.5, np.array([1.0, 2.0]))
+
+
 KNOWN = {
     "a key": ("{}['a']", KeyError),
     "a division": ("1 / 0", ZeroDivisionError),
@@ -173,8 +182,6 @@ def test_an_error_among_known_things_is_pythons_and_notes_the_place(name: str) -
     ],
 )
 def test_what_looks_like_a_fault_and_is_none(body: str, want: float) -> None:
-    from cloud.differentiate import value_and_grad
-
     f = function(body.replace("; ", "\n") + "\nreturn x", f"no fault {body}", "x, v")
     f.__globals__.update(copy=copy)
     assert value_and_grad(f)(2.5, np.array([1.0, 2.0]))[0] == want
