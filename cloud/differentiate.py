@@ -57,7 +57,7 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
             return (y, *g)
 
         kwargs = _with_defaults(f, args, kwargs, numbers_in(wrt))
-        y, *g = transform(f, args, kwargs, build, numbers_in(wrt))
+        y, *g = transform(f, args, kwargs, build, numbers_in(wrt), reverse=True)
         return y, packed(shape[0], map(_signless_zeros, g))
 
     return _named(both, f, "value_and_grad")
@@ -91,7 +91,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[
             given = _fitted("vjp: cotangent", "result", list(leaves(tuple(seeds))), outputs)
             return autodiff.gradients(outputs, given, _values(tuple(inputs)))
 
-        found = transform(pulled, (*primals, *cotangents), {}, build)
+        found = transform(pulled, (*primals, *cotangents), {}, build, reverse=True)
         trees = (x for x in inputs if any(isinstance(v, Value) for v in leaves(x)))
         return tuple(packed(tuple(trees), map(_signless_zeros, found)))
 

@@ -14,7 +14,10 @@ from cloud.compile.pipeline import passes_for
 from cloud.compile.program import Program, runs_on_runtime
 from cloud.eager import Tensor, array_of, at_once
 from cloud.modes import Settings, mode, settings
+from cloud.parse.errors import written_out
+from ir.errors import FormatError
 from ir.graph import Array, Graph, Value, Weight
+from ir.index_words import MAX_NODES
 from ir.symbol import Expr, evaluate
 
 
@@ -62,7 +65,16 @@ def _compiled(graph: Graph, now: Settings) -> Program | None:
     if not runs_on_runtime(inline(graph)):  # which leaves no operators of differentiation alone
         return None
     passes = passes_for(exact=now.exact)
-    return Program(graph, kernels=now.kernels, threads=now.threads, passes=passes)
+    hopeless = len(graph.nodes) > 4 * MAX_NODES
+    try:
+        if not hopeless:
+            return Program(graph, kernels=now.kernels, threads=now.threads, passes=passes)
+    except FormatError:
+        if len(graph.nodes) <= MAX_NODES:
+            raise
+    raise written_out(graph.nodes, MAX_NODES) or FormatError(
+        f"a program of {len(graph.nodes):,} nodes, want at most {MAX_NODES:,}"
+    )
 
 
 def _of_types(graph: Graph, arrays: Sequence[Array]) -> bool:

@@ -154,7 +154,7 @@ class _AtOnce(Machine):
             attrs["shape"] = resolved_shape(inputs[0].shape, attrs["shape"])
         return OPS[name](*inputs, **attrs)
 
-    def not_known(self, what: str, hint: str) -> Exception:
+    def not_known(self, what: str, hint: str, node: ast.AST | None = None) -> Exception:
         return NeedsTrace(f"{what}: {hint}")
 
 

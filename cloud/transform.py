@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cloud import eager, modes, parse
+from cloud import autodiff, eager, modes, parse
 from cloud.execute import run
 from cloud.tracing import current
 from cloud.trees import leaves, rebuilt
 from ir.dtype import DType
-from ir.graph import Constant, Graph, Value, Weight, substitute
+from ir.graph import Constant, Graph, Value, Weight, next_serial, substitute
 
 Build = Callable[["Traced"], Sequence[Value]]
 
@@ -59,16 +60,20 @@ def transform(
     kwargs: dict[str, Any],
     build: Build,
     numbers: Collection[int | str] = (),
+    *,
+    reverse: bool = False,
 ) -> list[Any]:
     """Trace f on placeholders, let `build` say what is wanted of it, then run that on arrays, or
     splice it into the graph of the values among the arguments.
 
-    In eager mode f and what is built from it run at once.
+    In eager mode f and what is built from it run at once. `reverse`: it is differentiated so.
     """
     data = [x for x in leaves((tuple(args), kwargs)) if isinstance(x, Value)]
     if modes.mode() == "eager" and (found := _at_once(f, args, kwargs, build, numbers)) is not None:
         return found
-    traced = Traced.of(f, args, kwargs, numbers)
+    with autodiff.differentiated_again() if reverse else nullcontext():
+        start = next_serial()
+        traced = Traced.of(f, args, kwargs, numbers)
     roots = tuple(build(traced))
     outer = _reads_outer_values(traced.values, roots)
     if not outer and all(isinstance(x, eager.Tensor) for x in data):
@@ -76,13 +81,14 @@ def transform(
         found = list(run(Graph(tuple(traced.values), roots), *arrays))
         return [eager.Tensor(a) for a in found] if data else found
     actual = [x if isinstance(x, Value) else Constant(x) for x in traced.data]
-    return _spliced(roots, dict(zip(traced.values, actual, strict=True)))
+    return _spliced(roots, dict(zip(traced.values, actual, strict=True)), start)
 
 
-def _spliced(roots: Sequence[Value], actual: dict[Value, Value]) -> list[Value]:
-    """`roots` computed from actual values, and so the states that layers in f handed on."""
+def _spliced(roots: Sequence[Value], actual: dict[Value, Value], start: int) -> list[Value]:
+    """`roots`, traced since `start`, computed from actual values, and so the states that layers in
+    f handed on."""
     updates = current().updates
-    now = substitute((*roots, *updates.values()), actual)
+    now = substitute((*roots, *updates.values()), actual, start)
     updates.update(zip(updates, now[len(roots) :], strict=True))
     return list(now[: len(roots)])
 

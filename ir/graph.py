@@ -7,6 +7,7 @@ lists `updates`, pairs of a weight and the value that replaces it once the graph
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -340,12 +341,14 @@ def rebuild(node: Node, inputs: Sequence[Value | None]) -> Node:
     )
 
 
-def substitute(roots: Sequence[Value], replaced: Mapping[Value, Value]) -> tuple[Value, ...]:
+def substitute(
+    roots: Sequence[Value], replaced: Mapping[Value, Value], since: float = math.inf
+) -> tuple[Value, ...]:
     """`roots` computed from other values: nodes that depend on a replaced value are built anew, in
-    the order in which they were made."""
+    the order in which they were made; and so are all that were made `since` then, to keep it."""
     now: dict[Value, Value] = dict(replaced)
     for node in sorted(order(roots, replaced), key=lambda n: n.serial):
-        if any(v in now for v in node.present_inputs):
+        if node.serial >= since or any(v in now for v in node.present_inputs):
             inputs = [None if v is None else now.get(v, v) for v in node.inputs]
             copy = node.op.node(inputs, node.attrs, node.source)
             for old, new in zip(node.results, copy.results, strict=True):
@@ -368,5 +371,10 @@ def shape_text(shape: Shape) -> str:
 def _call(name: str, *args: Any) -> Value:
     from ir.op import OPS
 
+    if not all(isinstance(x, _NUMERIC) for x in args):
+        return NotImplemented  # type: ignore[no-any-return]  # what Python asks next is the other
     y: Value = OPS[name](*args)
     return y
+
+
+_NUMERIC = (Value, np.ndarray, np.generic, int, float)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cloud.autodiff.remat import remat
-from cloud.autodiff.reverse import Reverse
+from cloud.autodiff.reverse import Reverse, differentiated_again
 from cloud.autodiff.split import Tapes
 from cloud.autodiff.values import filled_like, ones_like, or_zeros, zeros_like
 from ir.graph import Graph, Value
 
 __all__ = [
+    "differentiated_again",
     "filled_like",
     "gradients",
     "ones_like",

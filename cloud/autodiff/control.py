@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cloud.autodiff.fixed import fixed_inputs
 from cloud.autodiff.split import Halves, Split, Tapes, split
 from cloud.autodiff.values import blank, or_zeros
 from ir.dtype import DType
@@ -204,7 +205,8 @@ class LoopStep(Step):
 
 
 class CallStep(Step):
-    """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, seeds, bars, sums; f_backward)
+    """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, seeds, bars, sums, xs that stay
+    the same in all calls; f_backward)
 
     With `remat` the call stays as it is, and back is call(xs, seeds, bars, sums; f_again), which
     runs f_forward on xs and then f_backward: of it, too, a derivative keeps its operands alone.
@@ -231,6 +233,7 @@ class CallStep(Step):
             found = list(OPS["call"](*self.inputs, *seeds, body=halves.both(), remat=True))
             self.reverse.late.add(found[0].node)
         else:
+            seeds += (self.inputs[i] for i in halves.fixed)
             self.tapes.backward, *found = OPS["call"](self.back_tape(), *seeds, body=halves.reverse)
         bars, new_sums = found[: len(halves.wanted)], found[len(halves.wanted) :]
         sums.update(zip(halves.leaves, new_sums, strict=True))
@@ -248,16 +251,18 @@ class CallStep(Step):
             *((v.shape, v.dtype) for v in leaves),
         ]
         seeds = [f.results[i] for i in self.seeded]
+        fixed = fixed_inputs(f)
         bars = [f.inputs[i] for i in wanted]
         halves = reverse.halves[key] = Halves(
             Function(f"{f.name}_forward", [*f.inputs, TAPE], [*f.results, TAPE]),
             Function(
                 f"{f.name}_backward",
-                [TAPE, *seeds, *sums],
+                [TAPE, *seeds, *sums, *(f.inputs[i] for i in fixed)],
                 [TAPE, *bars, *((v.shape, v.dtype) for v in leaves)],
             ),
             wanted,
             leaves,
+            fixed,
         )
         half = split(
             reverse,
@@ -267,9 +272,10 @@ class CallStep(Step):
             wanted=wanted,
             threaded=sorted(self.threaded),
             leaves=leaves,
+            free=fixed,
         )
         halves.forward.graph = half.forward(True)
-        halves.reverse.graph = half.reverse(True, ())
+        halves.reverse.graph = half.reverse(True, fixed)
         return halves
 
 

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ir.graph import Constant, Value, Weight
+from ir.graph import Constant, Value, Weight, order
 from ir.symbol import evaluate, symbols
 
 CHEAP = ("elementwise", "compare")  # families whose results are rather computed again
@@ -20,17 +20,26 @@ _End = tuple[Value, bool] | str  # a value to be computed (False) or to be had (
 
 
 def kept(
-    needed: Iterable[Value], *, free: Collection[Value], handed: Collection[Value]
+    needed: Iterable[Value],
+    *,
+    free: Collection[Value],
+    handed: Collection[Value],
+    as_computed: bool = False,
 ) -> list[Value]:
     """The values to keep so that all `needed` ones can be had later, at the least cost.
+
+    `as_computed`: floats that depend on data are kept themselves, see `differentiated_again`.
 
     `free` values are there later anyhow, like weights and constants; `handed` ones can be had at
     half the price. Each value is kept, or computed again from values that are had: which ones is a
     minimum cut (Jain et al. 2020 choose so among checkpoints; this cut has costs of both kinds).
     """
+    needed = [v for v in needed if not _is_free(v, free)]
+    first = _varying(needed) if as_computed else []
+    free = {*free, *first}
     net = _Net()
     seen: dict[Value, None] = {}
-    stack = [v for v in needed if not _is_free(v, free)]
+    stack = [v for v in needed if v not in free]
     for v in stack:
         net.edge((v, True), _SINK, _NEVER)
     while stack:
@@ -49,7 +58,18 @@ def kept(
                 net.edge((x, True), (v, False), _NEVER)
                 stack.append(x)
     reached = net.cut()
-    return [v for v in reversed(seen) if (v, False) in reached and (v, True) not in reached]
+    rest = [v for v in reversed(seen) if (v, False) in reached and (v, True) not in reached]
+    return [*first, *rest]
+
+
+def _varying(needed: Sequence[Value]) -> list[Value]:
+    """The floats among the values that depend on more than constants and weights."""
+    varying: set[Value] = set()
+    for node in order(needed):
+        varying.update(v for v in node.present_inputs if v.node is None and not _is_free(v, ()))
+        if not varying.isdisjoint(node.present_inputs):
+            varying.update(node.results)
+    return [v for v in needed if v.dtype.is_float and (v in varying or v.node is None)]
 
 
 def _is_free(v: Value, free: Collection[Value]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from cloud.autodiff.activity import Activity
@@ -10,7 +12,7 @@ from cloud.autodiff.control import CallStep, CondStep, LoopStep, Step, Tapes, se
 from cloud.autodiff.split import Halves
 from cloud.autodiff.tapes import parted
 from cloud.autodiff.values import accumulate
-from ir.graph import Constant, Function, Graph, Node, Value, Weight, order, substitute
+from ir.graph import Constant, Function, Graph, Node, Value, Weight, next_serial, order, substitute
 from ir.op import OPS, NoGrad
 from ir.walk import functions, walk
 
@@ -24,6 +26,7 @@ class Swept:
     outputs: list[Value]  # the same numbers; loops and calls now also give what is kept
     bars: dict[Value, Value]
     moved: dict[Value, Value]  # values that functions were opened before, and what they became
+    back_from: int  # nodes of the backward pass were made from here on
 
     def bar(self, v: Value) -> Value | None:
         """The cotangent of a value of the graph that was given."""
@@ -33,10 +36,12 @@ class Swept:
 class Reverse:
     """One differentiation. What it makes of a function is kept, for the function may call itself.
 
-    `late`: nodes of the backward pass that read nothing but values of the forward pass.
+    `late`: nodes of the backward pass that read nothing but values of the forward pass. `again`:
+    its result is differentiated in reverse once more, see `differentiated_again`.
     """
 
     def __init__(self, wrt: Iterable[Value]) -> None:
+        self.again = _AGAIN.get()
         self.leaves = tuple(v for v in wrt if isinstance(v, (Weight, Constant)))
         self.activity = Activity(self.leaves)
         self.halves: dict[object, Halves] = {}
@@ -73,10 +78,10 @@ class Reverse:
                 step = STEPS[node.op.name](self, node, inputs, given, wanted, shared[node], tapes)
                 steps[node] = step
                 now.update(zip(node.results, step.results, strict=True))
-            elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            elif (self.again and steps) or _differ(inputs, node.inputs):  # in the same order
                 copy = node.op.node(inputs, node.attrs, node.source)
                 now.update(zip(node.results, copy.results, strict=True))
-        bar = dict(bars)
+        bar, back_from = dict(bars), next_serial()
         for y, seed in zip(outputs, seeds, strict=True):
             if seed is not None and y in active:
                 accumulate(bar, y, seed)
@@ -85,7 +90,7 @@ class Reverse:
                 self._pull_step(steps[node], node, bar, active)
             elif not active.isdisjoint(node.results) and not isinstance(node.op.grad, NoGrad):
                 _pull(node, bar, active, now)
-        return Swept([now.get(v, v) for v in outputs], bar, moved)
+        return Swept([now.get(v, v) for v in outputs], bar, moved, back_from)
 
     def read_by(self, graph: Graph) -> tuple[Value, ...]:
         """The leaves that get gradients and that a graph, or one inside of it, reads."""
@@ -132,9 +137,7 @@ class Reverse:
                 results: Sequence[Value] | None = None
                 if not active.isdisjoint(node.results):
                     results = self._in_place_of(node, inputs)
-                if results is None and any(
-                    a is not b for a, b in zip(inputs, node.inputs, strict=True)
-                ):
+                if results is None and (now or _differ(inputs, node.inputs)):
                     results = node.op.node(inputs, node.attrs, node.source).results
                 if results is not None:
                     now.update(zip(node.results, results, strict=True))
@@ -153,6 +156,25 @@ class Reverse:
         if self.is_recursive(f):
             return None
         return substitute(f.graph.outputs, dict(zip(f.graph.inputs, inputs, strict=True)))  # type: ignore[arg-type]
+
+
+@contextmanager
+def differentiated_again() -> Iterator[None]:
+    """Inside, what is built is differentiated in reverse once more. Then its tapes keep the values
+    that it reads, and no others to compute them from: a value that is computed twice has its
+    cotangent in two parts, which are not the bits of one sum."""
+    token = _AGAIN.set(True)
+    try:
+        yield
+    finally:
+        _AGAIN.reset(token)
+
+
+_AGAIN: ContextVar[bool] = ContextVar("again", default=False)
+
+
+def _differ(these: Sequence[Value | None], those: Sequence[Value | None]) -> bool:
+    return any(a is not b for a, b in zip(these, those, strict=True))
 
 
 def _in_order(outputs: Sequence[Value]) -> list[Node]:

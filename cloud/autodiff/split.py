@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,19 +79,21 @@ class Split:
 @dataclass
 class Halves:
     """A function's forward half (xs, tape) -> (ys, tape), and its reverse half
-    (tape, seeds, bars, sums) -> (tape, bars, sums)."""
+    (tape, seeds, bars, sums, fixed inputs) -> (tape, bars, sums)."""
 
     forward: Function
     reverse: Function
     wanted: list[int]  # inputs that get cotangents
     leaves: Sequence[Value]
+    fixed: list[int]  # inputs that the reverse half reads as they are
 
     def both(self) -> Function:
         """(xs, seeds, bars, sums) -> (bars, sums): one after the other, on a tape of their own."""
         xs = [Value(*t) for t in self.forward.inputs[:-1]]
-        seeds = [Value(*t) for t in self.reverse.inputs[1:]]
+        fixed = [xs[i] for i in self.fixed]
+        seeds = [Value(*t) for t in self.reverse.inputs[1 : len(self.reverse.inputs) - len(fixed)]]
         *_, tape = OPS["call"](*xs, new_tape(), body=self.forward)
-        _, *found = OPS["call"](tape, *seeds, body=self.reverse)
+        _, *found = OPS["call"](tape, *seeds, *fixed, body=self.reverse)
         name = self.forward.name.removesuffix("_forward")
         return Function.of(f"{name}_again", Graph((*xs, *seeds), tuple(found)))
 
@@ -127,13 +130,15 @@ def split(
     swept = reverse.sweep(graph.outputs, all_seeds, varying, sums, tapes)
     bars = [or_zeros(swept.bar(v), v) for v in (graph.inputs[i] for i in wanted)]
     roots = [tapes.backward, *bars, *(swept.bars[v] for v in leaves)]
-    needed = _needed(roots, {back_start, *seeds.values(), *sums.values()}, reverse)
+    back_from = swept.back_from if reverse.again else None
+    needed = _needed(roots, {back_start, *seeds.values(), *sums.values()}, reverse, back_from)
     passed = [graph.inputs[i] for i in (*free, *handed)]
-    chosen = kept(needed, free=[graph.inputs[i] for i in free], handed=passed)
+    still = [graph.inputs[i] for i in free]
+    chosen = kept(needed, free=still, handed=passed, as_computed=reverse.again)
     keep = [v for v in chosen if v not in passed]
     tape = _pushed(tapes.forward, keep)
     first, again = _popped(keep, back_start)
-    back, *rest = substitute(roots, again)
+    back, *rest = substitute(roots, again, math.inf if back_from is None else back_from)
     read = Graph((), tuple(rest)).leaves
     return Split(
         graph,
@@ -166,13 +171,17 @@ def _popped(values: Sequence[Value], below: Value) -> tuple[Value, dict[Value, V
     return first, found
 
 
-def _needed(roots: Sequence[Value], start: set[Value], reverse: Reverse) -> list[Value]:
-    """Values of the forward pass that nodes of the backward pass read, or that are roots."""
+def _needed(
+    roots: Sequence[Value], start: set[Value], reverse: Reverse, back_from: int | None
+) -> list[Value]:
+    """Values of the forward pass that nodes of the backward pass read, or that are roots. Nodes of
+    the backward pass depend on `start`; with `back_from` all are that were made since."""
     back = set(start)
     found: dict[Value, None] = {}
     nodes = order(roots)
     for node in nodes:
-        if node in reverse.late or any(v in back for v in node.present_inputs):
+        is_late = node in reverse.late or (back_from is not None and node.serial >= back_from)
+        if is_late or any(v in back for v in node.present_inputs):
             back.update(node.results)
     for node in nodes:
         if node.results[0] in back:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cloud.parse.base import Base
-from cloud.parse.structure import NUMBER, NUMERIC, described
+from cloud.parse.structure import NUMBER, NUMERIC, described, element_type
 from ir.dtype import DType
 from ir.graph import Constant, Value
 
@@ -51,6 +51,7 @@ _COMPARISONS = {
     ast.Gt: "greater",
     ast.GtE: "greater_equal",
 }
+_BY_OBJECT = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _LOGICAL = {ast.BitAnd: "logical_and", ast.BitOr: "logical_or"}
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 MOST_POWER = 4  # a power that is written as products
@@ -97,9 +98,7 @@ class Arithmetic(Base):
 
     def compare(self, kind: type, a: Any, b: Any) -> Any:
         """One comparison: a truth value of the graph if an operand is a value."""
-        if kind in (ast.In, ast.NotIn):
-            return self._contains(a, b, kind is ast.NotIn)
-        if kind in (ast.Is, ast.IsNot) or not self.is_ours(a, b):
+        if kind in _BY_OBJECT or not self.is_ours(a, b):
             return COMPARE[kind](a, b)
         a, b = self.promoted(a, b)
         if kind is ast.NotEq:
@@ -166,7 +165,7 @@ class Arithmetic(Base):
 
     def common_dtype(self, a: Any, b: Any) -> DType:
         """The type in which two numbers meet."""
-        x, y = (None if isinstance(v, NUMBER) else _dtype(v) for v in (a, b))
+        x, y = (None if isinstance(v, NUMBER) else self.dtype_of(v) for v in (a, b))
         if x is None or y is None:
             number = a if x is None else b
             return self._beside(number, y if x is None else x)
@@ -180,10 +179,20 @@ class Arithmetic(Base):
         """A number or an array as a constant; a value of another type is cast."""
         if not isinstance(x, Value):
             if dtype is None:
-                dtype = self.number_dtype(x) if isinstance(x, NUMBER) else _dtype(x)
+                dtype = self.number_dtype(x) if isinstance(x, NUMBER) else self.dtype_of(x)
+            elif not isinstance(x, NUMBER):
+                self.dtype_of(x)
             v = Constant(np.asarray(x).astype(dtype.numpy))
             return self.weakly(v, isinstance(x, NUMBER))
         return x if dtype is None or x.dtype is dtype else self.cast(x, dtype)
+
+    def dtype_of(self, x: Any) -> DType:
+        """The type of a value or an array's elements. Raises NotKnown for what holds others."""
+        dtype = x.dtype if isinstance(x, Value) else element_type(x)
+        if dtype is None:
+            hint = "numbers, arrays of float, int32, int64 or bool, and values work"
+            raise self.not_known(f"{described(x)} where a number or an array is wanted", hint)
+        return dtype
 
     def number_dtype(self, x: Any) -> DType:
         """The type that a Python number gets where nothing else says one."""
@@ -224,24 +233,3 @@ class Arithmetic(Base):
         if kind is ast.BitXor:
             return self.op("logical_not", self.op("equal", a, b))
         return self.op(_LOGICAL[kind], a, b)
-
-    def _contains(self, x: Any, items: Any, negated: bool) -> Any:
-        """x in (a, b): x == a or x == b"""
-        staged = isinstance(x, Value) or (
-            isinstance(items, (tuple, list)) and any(isinstance(i, Value) for i in items)
-        )
-        if not staged:
-            return COMPARE[ast.NotIn if negated else ast.In](x, items)
-        if not isinstance(items, (tuple, list, set, frozenset, range)):
-            raise self.not_known(f"`in` of {described(items)}", "a tuple or list of numbers works")
-        found: Any = False
-        for item in items:
-            hit = self.compare(ast.Eq, x, item)
-            found = hit if found is False else self.op("logical_or", found, self.as_value(hit))
-        if isinstance(found, Value):
-            return self.op("logical_not", found) if negated else found
-        return found != negated
-
-
-def _dtype(x: Any) -> DType:
-    return x.dtype if isinstance(x, Value) else DType.of(np.asarray(x))

@@ -79,7 +79,7 @@ for _f in SPLITS:
 def _take(m, x, indices, axis=None):
     x = m.as_value(x)
     x = m.op("reshape", x, shape=(-1,)) if axis is None else x
-    return m.index(x, (slice(None),) * ((axis or 0) % x.rank) + (indices,))
+    return m.index(x, (slice(None),) * m.axis_of(x, axis or 0) + (indices,))
 
 
 @on_values(np.pad)
@@ -143,7 +143,7 @@ on_values(np.column_stack)(
 @on_values(np.diff)
 def _diff(m, x, n=1, axis=-1):
     x = m.as_value(x)
-    before = (slice(None),) * (axis % x.rank)
+    before = (slice(None),) * m.axis_of(x, axis)
     for _ in range(n):
         later, earlier = m.index(x, (*before, slice(1, None))), m.index(x, (*before, slice(-1)))
         x = m.binary(ast.Sub, later, earlier)
@@ -153,7 +153,7 @@ def _diff(m, x, n=1, axis=-1):
 @on_values(np.trapezoid if hasattr(np, "trapezoid") else np.trapz)
 def _trapezoid(m, y, x=None, dx=1.0, axis=-1):
     y = m.as_value(y)
-    before = (slice(None),) * (axis % y.rank)
+    before = (slice(None),) * m.axis_of(y, axis)
     later, earlier = m.index(y, (*before, slice(1, None))), m.index(y, (*before, slice(-1)))
     widths = dx if x is None else _diff(m, m.as_value(x), axis=axis)
     both = m.binary(ast.Mult, m.binary(ast.Add, later, earlier), widths)
@@ -195,6 +195,10 @@ def _einsum(m, equation, *operands):
     if "." in equation or any(len(set(t)) < len(t) for t in (*terms, result)):
         raise m.not_known(f"einsum {equation!r}", "name each axis once; no ... and no diagonals")
     values = [m.as_value(x) for x in operands]
+    if not set(result) <= set("".join(terms)):
+        raise m.not_known(
+            f"einsum {equation!r}", "let each label of the result be one of an operand"
+        )
     if len(terms) != len(values) or any(
         len(t) != v.rank for t, v in zip(terms, values, strict=False)
     ):

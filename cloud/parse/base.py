@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloud.parse.errors import Disagreement, NotKnown, Place, Traced, UnsupportedSyntax
+from cloud.parse.errors import PLACES, Disagreement, NotKnown, Place, Traced, UnsupportedSyntax
 from cloud.parse.source import FunctionSource
 from cloud.parse.state import Region, Scope, contents
 from cloud.parse.structure import parts, record
@@ -100,6 +100,8 @@ class Base:
             frame = self.frames[-1]
             file = frame.source.filename.rpartition("/")[2]
             node.source = located(f"{file}:{getattr(frame.node, 'lineno', 0)}")
+            if node.source not in PLACES:
+                PLACES[node.source] = self.place()
 
     def touch(self, container: Any) -> None:
         """To be called before a container changes, so that the change can be undone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import types
 from typing import Any
 
@@ -14,9 +15,11 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     numeric_table,
     python_table,
     reduction_table,
+    special_table,
 )
 from cloud.parse.base import OFF_THE_END, Frame
 from cloud.parse.errors import UnsupportedSyntax
+from cloud.parse.faults import FAULTS, is_fault, refusing, worded
 from cloud.parse.functions import (
     Closure,
     bound,
@@ -28,10 +31,10 @@ from cloud.parse.functions import (
 from cloud.parse.recursion import Recursion
 from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
-from cloud.parse.structure import values_in
+from cloud.parse.structure import described, values_in
 from cloud.parse.table import CALLS, CHANGES_ITSELF, TABLE
 from ir.errors import IrError
-from ir.graph import Value
+from ir.graph import Value, Weight
 from ir.op import Op
 
 
@@ -40,7 +43,7 @@ class Calls(Recursion):
         """f(*args, **kwargs), interpreted where f is the user's."""
         handler = TABLE.get(f) if _is_hashable(f) else None
         if handler is not None:
-            return handler(self, *args, **kwargs)
+            return self._handled(f, handler, args, kwargs)
         if isinstance(f, Closure):
             return self._call_closure(f, args, kwargs)
         if isinstance(f, types.MethodType):
@@ -67,6 +70,9 @@ class Calls(Recursion):
 
     def call_python(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let Python call it; what cannot take values says so with the place."""
+        if not callable(f) and values_in([f, args, kwargs]):
+            hint = "only functions are called; a product is written x * (…)"
+            raise self.not_known(f"a call of {described(f)}, which is no function", hint)
         owner = getattr(f, "__self__", None)
         given = values_in([list(args), kwargs, owner if isinstance(owner, list) else None])
         if isinstance(owner, (list, dict, set)) and f.__name__ in CHANGES_ITSELF:
@@ -75,6 +81,8 @@ class Calls(Recursion):
             return self.method_of_value(self.as_value(owner), f.__name__, *args, **kwargs)
         if values_in([given, owner]) and _looks_at_values(f, owner):
             raise self._takes_no_values(f, "its numbers are known when the graph runs")
+        if isinstance(owner, (dict, set, frozenset)) and args and f.__name__ in _BY_KEY:
+            self.key(args[0])
         try:
             y = f(*args, **kwargs)
         except (TypeError, AttributeError) as e:
@@ -87,9 +95,45 @@ class Calls(Recursion):
             self.mark(y.node)
         return self.made(y) if _is_new(y, f, owner, args) else y
 
+    def _handled(self, f: Any, handler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the table has in place of f; where that cannot be, it says so with the place."""
+        try:
+            return handler(self, *args, **kwargs)
+        except FAULTS as e:
+            if not is_fault(e) or not values_in([list(args), kwargs]):
+                raise
+            if (unknown := _misfit(handler, self, args, kwargs)) is not None:
+                raise self._takes_no_values(f, unknown) from None
+            if isinstance(e, TypeError):
+                raise self._takes_no_values(f, worded(e)) from None
+            hint = "give arguments that fit the shapes of its arrays"
+            raise self.not_known(f"{_full_name(f)}: {worded(e)}", hint) from None
+
+    def key(self, x: Any, node: ast.AST | None = None) -> Any:
+        """x as a key of a dict or a member of a set. Raises NotKnown for a value: Python would look
+        for its number. Weights are kept by what they are."""
+        if any(not isinstance(v, Weight) for v in values_in(x)):
+            hint = "its number is known when the graph runs; use a known number or a text"
+            raise self.not_known(
+                f"{described(x)} as a key of a dict or a member of a set", hint, node
+            )
+        return x
+
+    def mapping(self, x: Any, node: ast.AST) -> Any:
+        """x as what `**` opens."""
+        if isinstance(x, Value):
+            raise self.not_known(f"** of {described(x)}", "give a dict", node)
+        return x
+
     def _note_place(self, e: Exception) -> None:
         """Let an error say which of the user's lines it comes from: Python's traceback shows those
-        of this interpreter."""
+        of this interpreter. Raises NotKnown for one about a value that Python came upon."""
+        if isinstance(e, FAULTS) and is_fault(e) and "'Value'" in str(e):
+            hint = "compute it from known numbers, or use an operator of cloud.ops"
+            raise self.not_known(worded(e), hint) from None
+        if isinstance(e, RecursionError):
+            hint = "write a loop, or let data decide how deep it goes"
+            raise self.refused("a recursion too deep to be written out", hint) from None
         if not isinstance(e, UnsupportedSyntax) and not hasattr(e, "__notes__"):
             place = self.place()
             e.add_note(f"{place}: in {self.frames[-1].source.name}\n{place.caret()}")
@@ -101,11 +145,8 @@ class Calls(Recursion):
         )
 
     def _takes_no_values(self, f: Any, why: str) -> Exception:
-        name = getattr(f, "__qualname__", getattr(f, "__name__", repr(f)))
-        module = getattr(f, "__module__", None)
-        name = f"{module}.{name}" if module and module != "builtins" else name
         return self.not_known(
-            f"{name} does not take values of a graph ({why})",
+            f"{_full_name(f)} does not take values of a graph ({why})",
             "cloud.ops has the operators; or compute it from known numbers",
         )
 
@@ -132,7 +173,9 @@ class Calls(Recursion):
         kwargs: dict[str, Any],
     ) -> Any:
         self._check_kind(source)
-        arguments = bound(source, f.__defaults__ or (), f.__kwdefaults__ or {}, args, kwargs)
+        arguments = self._arguments(
+            source, f.__defaults__ or (), f.__kwdefaults__ or {}, args, kwargs
+        )
         identity = (source, tuple(map(id, f.__closure__ or ())))
         return self.activate(
             identity,
@@ -143,13 +186,17 @@ class Calls(Recursion):
 
     def _call_closure(self, f: Closure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._check_kind(f.source)
-        arguments = bound(f.source, f.defaults, f.keyword_defaults, args, kwargs)
+        arguments = self._arguments(f.source, f.defaults, f.keyword_defaults, args, kwargs)
 
         def run(a: dict[str, Any]) -> Any:
             scope = Scope(f.source, f.scope.globals, f.scope)
             return self.run_function(f.source, scope, a)
 
         return self.activate((f.source, id(f.scope)), f.source.name, arguments, run)
+
+    @refusing("give the arguments that it is defined with")
+    def _arguments(self, *call: Any) -> dict[str, Any]:
+        return bound(*call)
 
     def _check_kind(self, source: FunctionSource) -> None:
         if (node := is_generator(source)) is None:
@@ -164,6 +211,7 @@ class Calls(Recursion):
         finally:
             self.frames.pop()
 
+    @refusing("see the operator's entry in docs/operators.md")
     def _call_operator(self, f: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator of the table; numbers and arrays take the type of the values beside them."""
         if not any(isinstance(x, Value) for x in args):
@@ -198,7 +246,8 @@ class Calls(Recursion):
                 args.append(self.expr(a))
         kwargs: dict[str, Any] = {}
         for k in node.keywords:
-            kwargs.update({k.arg: self.expr(k.value)} if k.arg else self.expr(k.value))
+            given = self.expr(k.value)
+            kwargs.update({k.arg: given} if k.arg else self.mapping(given, k.value))
         self.frames[-1].node = node
         return self.call(f, tuple(args), kwargs)
 
@@ -212,6 +261,7 @@ class Calls(Recursion):
 
 _TAKING_OUT = ("get", "pop", "setdefault", "popitem")
 _COMPARING = ("index", "count", "remove")
+_BY_KEY = ("get", "pop", "setdefault", "add", "discard", "remove")
 
 
 def _is_new(y: Any, f: Any, owner: Any, args: tuple[Any, ...]) -> bool:
@@ -235,6 +285,22 @@ def _looks_at_values(f: Any, owner: Any) -> bool:
         return True
     module = getattr(f, "__module__", None) or ""
     return isinstance(f, np.ufunc) or module.split(".")[0] == "numpy"
+
+
+def _misfit(handler: Any, *call: Any) -> str | None:
+    """What is wrong with the arguments of a call of a handler, if the call cannot be made."""
+    machine, args, kwargs = call
+    try:
+        inspect.signature(handler.of_values).bind(machine, *args, **kwargs)
+    except TypeError as e:
+        return str(e)
+    return None
+
+
+def _full_name(f: Any) -> str:
+    name = getattr(f, "__qualname__", getattr(f, "__name__", repr(f)))
+    module = getattr(f, "__module__", None)
+    return f"{module}.{name}" if module and module != "builtins" else name
 
 
 def _is_foreign(f: Any) -> bool:

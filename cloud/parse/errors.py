@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from ir.graph import Node
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,22 @@ class Place:
     def caret(self) -> str:
         indent = "".join(c if c == "\t" else " " for c in self.text[: self.column - 1])
         return f"    {self.text}\n    {indent}{'^' * self.width}"
+
+
+PLACES: dict[str, Place] = {}  # by a node's source: where the front end made such nodes
+
+
+def written_out(nodes: Iterable[Node], most: int) -> UnsupportedSyntax | None:
+    """The refusal of a program of so many nodes, at the line that most are from; None where no
+    line is known."""
+    sources = Counter(n.source for n in nodes)
+    found = [(count, source) for source, count in sources.items() if source in PLACES]
+    if not found:
+        return None
+    count, source = max(found)
+    what = f"{sources.total():,} nodes, {count:,} from here alone; a program has at most {most:,}"
+    hint = "a loop whose turns do the same is one loop of the graph; or compute with whole arrays"
+    return UnsupportedSyntax(what, PLACES[source], hint)
 
 
 class UnsupportedSyntax(Exception):

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from cloud.parse.arithmetic import BINARY
-from cloud.parse.calls import Calls
+from cloud.parse.comparisons import NUMBERS_HINT, Comparisons
 from cloud.parse.errors import Traced
+from cloud.parse.faults import refusing
 from cloud.parse.functions import Closure, interpretable
 from cloud.parse.source import FunctionSource
 from cloud.parse.state import Poison, Scope
@@ -19,7 +20,7 @@ from cloud.parse.structure import NUMERIC, values_in
 from ir.graph import Value
 
 
-class Expressions(Calls):
+class Expressions(Comparisons):
     def expr(self, node: ast.expr) -> Any:
         method = getattr(self, "expr_" + type(node).__name__, None)
         if method is None:
@@ -84,6 +85,7 @@ class Expressions(Calls):
         self.frames[-1].node = node
         return self._readable(self.item(x, key, node), node)
 
+    @refusing("an index is a number, a slice or an array of them, within what is indexed")
     def item(self, x: Any, key: Any, node: ast.AST) -> Any:
         """x[key]"""
         if isinstance(x, Value):
@@ -122,6 +124,7 @@ class Expressions(Calls):
         self.frames[-1].node = node
         return self.operated(type(node.op), a, b)
 
+    @refusing(NUMBERS_HINT)
     def operated(self, kind: type, a: Any, b: Any) -> Any:
         """a `kind` b; an operator that the user's class defines is interpreted."""
         if self.is_ours(a, b):
@@ -145,10 +148,12 @@ class Expressions(Calls):
         if isinstance(node.op, ast.Not):
             test = self.truth(x)
             return self.op("logical_not", test) if isinstance(test, Value) else not test
-        method = getattr(type(x), _UNARY_METHODS[type(node.op)], None)
-        return (
-            self.call(method, (x,), {}) if interpretable(method) else self.unary(type(node.op), x)
-        )
+        return self._negated(type(node.op), x)
+
+    @refusing(NUMBERS_HINT)
+    def _negated(self, kind: type, x: Any) -> Any:
+        method = getattr(type(x), _UNARY_METHODS[kind], None)
+        return self.call(method, (x,), {}) if interpretable(method) else self.unary(kind, x)
 
     def expr_BoolOp(self, node: ast.BoolOp) -> Any:
         return self._bool_op(isinstance(node.op, ast.And), node.values)
@@ -171,45 +176,6 @@ class Expressions(Calls):
                 x = self.weakly(self.number(x), True)  # True is 1 beside a number
         here = lambda: x  # noqa: E731
         return self.branch(test, rest, here) if is_and else self.branch(test, here, rest)
-
-    def expr_Compare(self, node: ast.Compare) -> Any:
-        return self._compare(self.expr(node.left), list(node.ops), list(node.comparators), node)
-
-    def _compare(self, a: Any, kinds: list[ast.cmpop], rest: list[ast.expr], node: ast.AST) -> Any:
-        b = self.expr(rest[0])
-        self.frames[-1].node = node
-        test = self._compared(type(kinds[0]), a, b)
-        if len(rest) == 1:
-            return test
-        if isinstance(test, Value):
-            return self.both(test, lambda: self._compare(b, kinds[1:], rest[1:], node))
-        return self._compare(b, kinds[1:], rest[1:], node) if test else test
-
-    def _compared(self, kind: type, a: Any, b: Any) -> Any:
-        method = getattr(type(a), _COMPARISON_METHODS.get(kind, ""), None)
-        if interpretable(method):
-            return self.call(method, (a, b), {})
-        several = isinstance(a, (list, tuple, dict)) and isinstance(b, (list, tuple, dict))
-        if several and kind not in _BY_IDENTITY and values_in([a, b]):
-            return self._compared_parts(kind, a, b)
-        return self.compare(kind, a, b)
-
-    def _compared_parts(self, kind: type, a: Any, b: Any) -> Any:
-        """Whether structures with values in them are equal, part by part."""
-        if kind not in (ast.Eq, ast.NotEq):
-            raise self.not_known("an order of lists that data decide", "compare their items")
-        same: Any = isinstance(a, dict) == isinstance(b, dict) and len(a) == len(b)
-        if isinstance(a, dict):
-            same = same and a.keys() == b.keys()
-            pairs = [(a[k], b[k]) for k in a] if same else []
-        else:
-            same = same and isinstance(a, list) == isinstance(b, list)
-            pairs = list(zip(a, b, strict=True)) if same else []
-        for x, y in pairs:
-            same = self.both(same, lambda x=x, y=y: self._compared(ast.Eq, x, y))
-        if kind is ast.Eq:
-            return same
-        return self.op("logical_not", same) if isinstance(same, Value) else not same
 
     def expr_IfExp(self, node: ast.IfExp) -> Any:
         test = self.truth(self.expr(node.test))
@@ -248,7 +214,7 @@ class Expressions(Calls):
         return self.made(list(self._elements(node.elts)))
 
     def expr_Set(self, node: ast.Set) -> Any:
-        return self.made(set(self._elements(node.elts)))
+        return self.made({self.key(x, node) for x in self._elements(node.elts)})
 
     def _elements(self, nodes: list[ast.expr]) -> Iterator[Any]:
         for n in nodes:
@@ -261,9 +227,9 @@ class Expressions(Calls):
         found: dict[Any, Any] = {}
         for k, v in zip(node.keys, node.values, strict=True):
             if k is None:
-                found.update(self.expr(v))
+                found.update(self.mapping(self.expr(v), v))
             else:
-                key = self.expr(k)
+                key = self.key(self.expr(k), k)
                 found[key] = self.expr(v)
         return self.made(found)
 
@@ -272,7 +238,7 @@ class Expressions(Calls):
 
     def expr_FormattedValue(self, node: ast.FormattedValue) -> str:
         x = self.expr(node.value)
-        if isinstance(x, Value):
+        if values_in(x):
             raise self.not_known(
                 "the text of a value", "its number is known when the graph runs", node
             )
@@ -283,14 +249,16 @@ class Expressions(Calls):
         return self.made(list(self._comprehension(node.generators, node.elt)))
 
     def expr_SetComp(self, node: ast.SetComp) -> Any:
-        return self.made(set(self._comprehension(node.generators, node.elt)))
+        items = self._comprehension(node.generators, node.elt)
+        return self.made({self.key(x, node.elt) for x in items})
 
     def expr_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
         return self.made(list(self._comprehension(node.generators, node.elt)))
 
     def expr_DictComp(self, node: ast.DictComp) -> Any:
         pair = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)
-        return self.made(dict(self._comprehension(node.generators, pair)))
+        pairs = self._comprehension(node.generators, pair)
+        return self.made({self.key(k, node.key): x for k, x in pairs})
 
     def _comprehension(self, generators: list[ast.comprehension], element: ast.expr) -> list[Any]:
         frame = self.frames[-1]
@@ -350,16 +318,7 @@ def _is_truth(x: Any) -> bool:
 
 
 _INNER: dict[tuple[FunctionSource, ast.AST], FunctionSource] = {}
-_BY_IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _UNARY_METHODS = {ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__"}
-_COMPARISON_METHODS = {
-    ast.Eq: "__eq__",
-    ast.NotEq: "__ne__",
-    ast.Lt: "__lt__",
-    ast.LtE: "__le__",
-    ast.Gt: "__gt__",
-    ast.GtE: "__ge__",
-}
 _HINT = "compute it outside and pass the result in"
 _HINTS: dict[type, str] = {
     ast.Yield: "build a list and return it",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cloud.parse.faults import refusing
 from cloud.parse.functions import interpretable
 from cloud.parse.matching import Matching
 from cloud.parse.state import Scope
@@ -15,12 +16,17 @@ from ir.graph import Value
 
 
 class Items(Matching):
-    def _set_attribute(self, x: Any, name: str, value: Any) -> None:
-        if isinstance(x, Value):
-            raise self.refused("an attribute of a value is set", "values never change")
-        self.touch(x)
+    def set_attribute(self, x: Any, name: str, value: Any) -> None:
+        self.touch(self._owner(x, "set"))
         setattr(x, name, value)
 
+    def _owner(self, x: Any, verb: str) -> Any:
+        """x, of which an attribute is set or deleted."""
+        if isinstance(x, Value):
+            raise self.refused(f"an attribute of a value is {verb}", "values never change")
+        return x
+
+    @refusing("an index is a number or a slice, and the new items fit where they go")
     def _set_item(self, target: ast.Subscript, x: Any, key: Any, value: Any) -> None:
         """x[key] = value: a tensor never changes, so the name gets another one."""
         if isinstance(x, Value):

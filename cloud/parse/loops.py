@@ -8,14 +8,15 @@ from typing import Any
 
 from cloud.parse.base import BREAK, OFF_THE_END, RETURN, Flow
 from cloud.parse.errors import Disagreement, NotKnown, Traced
+from cloud.parse.rolled_loop import MOST_TURNS, RolledLoops
 from cloud.parse.sequences import Items, Sequence
 from cloud.parse.source import assigned_names
-from cloud.parse.staged_loop import StagedLoops, Turn
+from cloud.parse.staged_loop import Turn
 from cloud.parse.state import Region
 from ir.dtype import DType
 from ir.graph import Value, next_serial
 
-MOST_UNROLLED = 256  # turns of a loop that is written out because its body needs its number
+MOST_UNROLLED = 256  # turns of a loop that is written out although its turns may be alike
 MOST_STEP = 1000  # of a counter that may be 32 bits wide
 
 _DONE = Flow(0)  # how a turn ends that its condition ends
@@ -38,21 +39,38 @@ class RematItems:
         return bool(self.items)
 
 
-class Loops(StagedLoops):
+class Loops(RolledLoops):
     def stmt_While(self, node: ast.While) -> Flow:
         if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)):
             return self._while_assigning(node)
-        if self.watched_from is None and self._counts(node):
-            most = 0 if node in self.long_loops else MOST_UNROLLED
+        if self.watched_from is not None:
+            return self._while(node)
+        most = 0 if node in self.long_loops else MOST_UNROLLED
+        try:
+            return self._or_undone(lambda: self._while(node, most))
+        except Traced:
+            self.long_loops.add(node)
+        every = self._test(node)[1]
+        if self._counts(node):
             try:
-                return self._or_undone(lambda: self._while(node, most))
-            except Traced:
-                self.long_loops.add(node)
-            try:
-                return self.staged_while(node, self._test(node)[1], sure=True)
+                flow = self._attempt(lambda: self.staged_while(node, every, sure=True))
+                if flow is not None:  # numbers do not decide how it is left
+                    return flow
             except (NotKnown, Disagreement):  # its body needs the numbers themselves
                 pass
-        return self._while(node)
+        try:
+            return self._or_undone(lambda: self._rolled_while(node, every))
+        except (NotKnown, Disagreement):
+            return self._while(node)
+
+    def _rolled_while(self, node: ast.While, every: int) -> Flow:
+        def turn(_: int) -> Flow | None:
+            test = self._test(node)[0]
+            if isinstance(test, Value):
+                raise self.not_known("a loop that data may end", "let numbers end it", node)
+            return self.end_of_body(self.block(node.body)) if test else None
+
+        return self.after_loop(self.rolled_loop(node, turn, every), node.orelse)
 
     def _while(self, node: ast.While, most: int | None = None) -> Flow:
         """Turn after turn while the condition is known; Traced where more than `most` make nodes"""
@@ -111,8 +129,8 @@ class Loops(StagedLoops):
                 return flow
         try:
             return self.staged_for(node, sequence, every)
-        except (NotKnown, Disagreement):
-            if not known or sequence.size > MOST_UNROLLED:
+        except (NotKnown, Disagreement):  # its body needs the numbers themselves
+            if not known or sequence.size > MOST_TURNS:
                 raise
         return self._for_items(node, Items.of(sequence))
 
@@ -170,7 +188,21 @@ class Loops(StagedLoops):
         return self.after_loop(self.staged_loop(node, turn), node.orelse)
 
     def _for_items(self, node: ast.For, items: Items) -> Flow:
+        if self.watched_from is None and items.has(MOST_UNROLLED):
+            try:
+                return self._or_undone(lambda: self._rolled_for(node, items))
+            except (NotKnown, Disagreement):
+                pass
         return self.after_loop(self._turns(node, items, 0), node.orelse)
+
+    def _rolled_for(self, node: ast.For, items: Items) -> Flow:
+        def turn(k: int) -> Flow | None:
+            if not items.has(k):
+                return None
+            self.assign(node.target, items.get(k))
+            return self.end_of_body(self.block(node.body))
+
+        return self.after_loop(self.rolled_loop(node, turn, 1), node.orelse)
 
     def _turns(self, node: ast.For, items: Items, k: int) -> Flow:
         """One turn after the other, as Python does it, from item k on."""

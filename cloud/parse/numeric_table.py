@@ -197,13 +197,6 @@ def _cbrt(m, x):
     return _copysign(m, m.binary(ast.Pow, m.op("abs", x), 1 / 3), x)
 
 
-@on_values(np.logaddexp)
-def _logaddexp(m, a, b):
-    a, b = m.promoted(a, b, at_least_float=True)
-    apart = m.op("abs", m.op("sub", a, b))
-    return m.op("add", m.op("maximum", a, b), m.op("softplus", m.op("neg", apart)))
-
-
 @on_values(math.log)
 def _log(m, x, base=None):
     y = m.op("log", as_float(m, x))
@@ -335,7 +328,10 @@ def _broadcast_to(m, x, shape):
 @on_values(np.concatenate)
 def _concatenate(m, items, axis=0):
     values = [m.as_value(x) for x in m.iterated(items)]
-    return m.op("concat", *values, axis=axis % values[0].rank)
+    for v in values[1:]:
+        values[0], _ = m.promoted(values[0], v)
+    values = [m.cast(v, values[0].dtype) for v in values]
+    return m.op("concat", *values, axis=m.axis_of(values[0], axis))
 
 
 @on_values(np.stack)
@@ -369,19 +365,25 @@ def _shape(m, x):
 def _len(m, x):
     if isinstance(x, Value):
         if not x.rank:
-            raise TypeError(f"len() of {described(x)}")
+            raise m.not_known(f"len() of {described(x)}", "only arrays that have an axis have one")
         return m.size_value(x.shape[0])
     return len(x)
 
 
 @on_values(builtins.float)
 def _to_float(m, x):
-    return m.weakly(as_float(m, x), m.is_weak(x))
+    return m.weakly(as_float(m, _single(m, x, "float")), m.is_weak(x))
 
 
 @on_values(builtins.int)
 def _to_int(m, x):
-    return m.cast(x, DType.i32)
+    return m.cast(_single(m, x, "int"), DType.i32)
+
+
+def _single(m: Any, x: Value, kind: str) -> Value:
+    if x.rank:
+        raise m.not_known(f"{kind}() of {described(x)}", "take one of it, or write x.astype(…)")
+    return x
 
 
 @on_values(builtins.bool)

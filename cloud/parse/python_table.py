@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import functools
 
 import numpy as np
 
 from cloud.parse.join import Choice
+from cloud.parse.structure import described, rebuilt, values_in
 from cloud.parse.table import calls_of, handles, on_values
 from ir.dtype import DType
 from ir.graph import Value
@@ -97,7 +99,7 @@ def _kind_of(x: Value) -> str:
 
 @handles(builtins.print)
 def _print(m, *args, **kwargs):
-    if any(isinstance(a, Value) for a in args):
+    if values_in(args):
         raise m.not_known("print of a value", "run the function eagerly to see its numbers")
     if m.staged_depth:
         raise m.not_known("print where data decide how often", "run the function eagerly")
@@ -121,6 +123,8 @@ def _next(m, items, *default):
 
 @handles(builtins.getattr)
 def _getattr(m, x, name, *default):
+    if default and isinstance(x, Value) and not m.has_attribute(x, name):
+        return default[0]
     try:
         return m.attribute(x, name)
     except AttributeError:
@@ -129,10 +133,35 @@ def _getattr(m, x, name, *default):
         raise
 
 
+@on_values(builtins.hasattr)
+def _hasattr(m, x, name):
+    return m.has_attribute(x, name) if isinstance(x, Value) else hasattr(x, name)
+
+
+@on_values(builtins.type)
+def _type(m, x):
+    if not isinstance(x, Value):
+        return type(x)
+    raise m.not_known("the type of a value", "ask isinstance(x, float), or x.dtype")
+
+
+@on_values(builtins.hash, builtins.set, builtins.frozenset, dict.fromkeys)
+def _by_key(m, items, *value):
+    raise m.not_known(
+        f"{described(items)} as keys of a dict or members of a set",
+        "their numbers are known when the graph runs; use known numbers or texts",
+    )
+
+
+@on_values(copy.copy, copy.deepcopy)
+def _copied(m, x):
+    """Values never change, so a copy holds the same ones."""
+    return m.owned(rebuilt(x, lambda leaf: leaf if isinstance(leaf, Value) else copy.copy(leaf)))
+
+
 @handles(builtins.setattr)
 def _setattr(m, x, name, value):
-    m.touch(x)
-    setattr(x, name, value)
+    m.set_attribute(x, name, value)
 
 
 @on_values(builtins.str, builtins.repr, builtins.ascii, builtins.format)

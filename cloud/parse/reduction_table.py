@@ -102,20 +102,27 @@ def _norm(m, x, ord=None, axis=None, keepdims=False):
 
 @on_values(np.cumsum)
 def _cumsum(m, x, axis=None):
-    x = m.op("reshape", x, shape=(-1,)) if axis is None else x
-    return m.op("cumsum", x, axis=(axis or 0) % x.rank)
+    x, axis = _along(m, x, axis)
+    return m.op("cumsum", x, axis=axis)
 
 
 @on_values(np.argmax)
 def _argmax(m, x, axis=None):
-    x = m.op("reshape", x, shape=(-1,)) if axis is None else x
-    return m.op("argmax", x, axis=(axis or 0) % x.rank)
+    x, axis = _along(m, x, axis)
+    return m.op("argmax", x, axis=axis)
 
 
 @on_values(np.argmin)
 def _argmin(m, x, axis=None):
-    x = m.op("reshape", x, shape=(-1,)) if axis is None else x
-    return m.op("argmin", x, axis=(axis or 0) % x.rank)
+    x, axis = _along(m, x, axis)
+    return m.op("argmin", x, axis=axis)
+
+
+def _along(m: Any, x: Value, axis: Any) -> tuple[Value, int]:
+    """x and the axis; without one all its elements along one."""
+    if axis is None:
+        return m.op("reshape", x, shape=(-1,)), 0
+    return x, m.axis_of(x, axis)
 
 
 @on_values(np.all, builtins.all)

@@ -69,6 +69,9 @@ class Sequences(Values):
         )
         if not isinstance(step, int) or step == 0:
             raise self.not_known("a range whose step is a value", "use a step that is a number")
+        for bound in (start, stop):
+            if self.as_value(bound).rank or self.as_value(bound).dtype.is_float:
+                raise self.not_known(f"range of {described(bound)}", "write range(int(…))")
         reach = self.binary(ast.Sub, stop, start) if step > 0 else self.binary(ast.Sub, start, stop)
         size = reach
         if abs(step) != 1:

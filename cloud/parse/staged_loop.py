@@ -130,17 +130,22 @@ class StagedLoops(Branches, Sequences):
                 )
 
     def _install(self, plan: Plan) -> tuple[list[Value], dict[tuple[int, Any], Any]]:
-        parameters: list[Value] = []
-        before: dict[tuple[int, Any], Any] = {}
+        parameters = self.parameters_for(plan)
+        return parameters, self.put_all(plan, iter(parameters))
+
+    def parameters_for(self, plan: Plan) -> list[Value]:
+        """Leaves for all values that the slots hold."""
+        wanted = [s for slot in plan.values() for s in specs(slot.template)]
+        return [self.weakly(Value(s.shape, s.dtype), s.weak) for s in wanted]
+
+    def put_all(self, plan: Plan, values: Iterator[Value]) -> dict[tuple[int, Any], Any]:
+        """Let the slots hold these values; gives what each one holds."""
+        held: dict[tuple[int, Any], Any] = {}
         for key, slot in plan.items():
-            own = [Value(s.shape, s.dtype) for s in specs(slot.template)]
-            for v, s in zip(own, specs(slot.template), strict=True):
-                self.weakly(v, s.weak)
-            before[key] = self.owned(placed(slot.template, iter(own)))
+            held[key] = self.owned(placed(slot.template, values))
             self.touch(slot.container)
-            put(slot.container, slot.key, before[key])
-            parameters += own
-        return parameters, before
+            put(slot.container, slot.key, held[key])
+        return held
 
     def _note_leaving(self, leaving: dict[str, Any], flow: Flow) -> None:
         if flow.possible == {0}:
@@ -207,7 +212,7 @@ class StagedLoops(Branches, Sequences):
                 template = widened(self, template_of(self, x), y)
             except Mismatch as m:
                 what = f"{_label(key[1])} changes in a loop: {m}"
-                if container is not self.scope or self._lives(node, key[1]):
+                if container is not self.scope or self.lives(node, key[1]):
                     raise self.disagreement(what) from None
                 hint = "give both the same shape, type and structure"
                 return _set_anew(turn, key[1], Poison(what, hint, self.place(node)))
@@ -216,13 +221,13 @@ class StagedLoops(Branches, Sequences):
             plan[key] = Slot(container, key[1], x, template)
             return True
         returned = container is turn.leaving
-        kept = container is self.scope and turn.sure and self._lives(node, key[1])
+        kept = container is self.scope and turn.sure and self.lives(node, key[1])
         if returned or kept:
             plan[key] = Slot(container, key[1], MISSING, template_of(self, y), blank=True)
             return True
         return False
 
-    def _lives(self, node: ast.stmt, name: str) -> bool:
+    def lives(self, node: ast.stmt, name: str) -> bool:
         return self.frames[-1].source.is_live_after(node, name)
 
     def _built(self, plan: Plan, found: Round, node: ast.stmt, turn: Turn) -> Flow:
@@ -235,21 +240,26 @@ class StagedLoops(Branches, Sequences):
         if found.condition is True:
             raise self.refused("a loop that never ends", "let its condition depend on data", node)
         test = condition.close([self.as_value(found.condition)])
-        outputs = body.close(last)
-        outer = list({**condition.captured, **body.captured})
-        body_graph = body.graph(outputs, outer)
-        kept = [*outputs, *body_graph.inputs[len(found.parameters) :]]
-        results = self.op(
-            "while_loop",
-            *first,
-            *outer,
-            condition=condition.graph(test, outer),
-            body=body.graph(kept, outer),
-            every=turn.every,
-        )
-        self._settle(plan, found, iter(results[: len(first)]), node)
+        results = self.loop_node(first, (condition, test), (body, body.close(last)), turn.every)
+        self._settle(plan, found, iter(results), node)
         code = turn.leaving["code"]
         return Flow(code, turn.leaving.get("value"), found.possible | {0})
+
+    def loop_node(
+        self,
+        first: list[Value],
+        condition: tuple[Closing, list[Value]],
+        body: tuple[Closing, list[Value]],
+        every: int,
+    ) -> list[Value]:
+        """The last state of a loop whose condition and body were closed to these values."""
+        (test, tests), (turn, outputs) = condition, body
+        outer = list({**test.captured, **turn.captured})
+        inputs = turn.graph(outputs, outer).inputs
+        kept = [*outputs, *inputs[len(first) :]]
+        graphs = {"condition": test.graph(tests, outer), "body": turn.graph(kept, outer)}
+        results = self.op("while_loop", *first, *outer, **graphs, every=every)
+        return list(results[: len(first)])
 
     def _state(self, plan: Plan, found: Round) -> tuple[list[Value], list[Value]]:
         """What the loop starts with and what a turn ends with."""
@@ -261,11 +271,11 @@ class StagedLoops(Branches, Sequences):
             if slot.blank:
                 first += map(zeros_like, own)
             else:
-                first += self._converted(slot, slot.initial)
-            last += self._converted(slot, found.after[key]) if key in found.after else own
+                first += self.converted(slot, slot.initial)
+            last += self.converted(slot, found.after[key]) if key in found.after else own
         return first, last
 
-    def _converted(self, slot: Slot, tree: Any) -> Iterator[Value]:
+    def converted(self, slot: Slot, tree: Any) -> Iterator[Value]:
         try:
             yield from list(operands(self, slot.template, tree))
         except Mismatch as m:
@@ -274,13 +284,7 @@ class StagedLoops(Branches, Sequences):
 
     def _settle(self, plan: Plan, found: Round, results: Iterator[Value], node: ast.stmt) -> None:
         """After the loop: what was carried has its last value, the rest is not to be read."""
-        for slot in plan.values():
-            tree = placed(slot.template, results)
-            for v, s in zip(leaves(tree), leaves(slot.template), strict=True):
-                if isinstance(s, Spec):
-                    self.weakly(v, s.weak)
-            self.touch(slot.container)
-            put(slot.container, slot.key, tree)
+        self.settle(plan, results)
         carried = {(id(s.container), s.key) for s in plan.values()}
         changed = [(id(c), c, k) for c, k in found.fresh]
         changed += [(i, found.containers[i], k) for i, k in found.after]
@@ -291,10 +295,20 @@ class StagedLoops(Branches, Sequences):
                 hint = "give it a value of the same shape and type before the loop"
                 put(c, key, Poison(what, hint, self.place(node)))
 
+    def settle(self, plan: Plan, results: Iterator[Value]) -> None:
+        """Let the slots hold the results of a loop."""
+        for slot in plan.values():
+            tree = placed(slot.template, results)
+            for v, s in zip(leaves(tree), leaves(slot.template), strict=True):
+                if isinstance(s, Spec):
+                    self.weakly(v, s.weak)
+            self.touch(slot.container)
+            put(slot.container, slot.key, tree)
+
     def _drop_dead(self, plan: Plan, found: Round, node: ast.stmt) -> None:
         """Leave out variables that each turn sets anew and that nobody reads after the loop."""
         candidates = [
-            k for k, s in plan.items() if s.container is self.scope and not self._lives(node, s.key)
+            k for k, s in plan.items() if s.container is self.scope and not self.lives(node, s.key)
         ]
         if not candidates:
             return

@@ -71,6 +71,7 @@ class Region:
     written: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
     own: dict[int, Any] = field(default_factory=dict)  # containers made here
     effects: list[Callable[[], None]] = field(default_factory=list)  # output that waits
+    kept: bool = False  # what is done in it is not to be undone, where its owner asks
 
     def is_own(self, container: Any) -> bool:
         """Whether the container was made in this region, so that nothing outside can see it."""

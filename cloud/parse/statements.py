@@ -11,8 +11,10 @@ import numpy as np
 from cloud.parse.arithmetic import BINARY, IN_PLACE
 from cloud.parse.base import BREAK, CONTINUE, OFF_THE_END, RETURN, Flow
 from cloud.parse.errors import UnsupportedSyntax
+from cloud.parse.faults import refusing
 from cloud.parse.items import Items
 from cloud.parse.state import MISSING, Scope
+from cloud.parse.structure import described, values_in
 from ir.graph import Value
 
 
@@ -76,12 +78,13 @@ class Statements(Items):
             case ast.Attribute(value=owner, attr=attr):
                 x, attr = self.expr(owner), self.mangled(attr)
                 y = self._updated(kind, self.attribute(x, attr), self.expr(s.value))
-                self._set_attribute(x, attr, y)
+                self.set_attribute(x, attr, y)
             case ast.Subscript(value=base, slice=key):
                 x, k = self.expr(base), self.expr(key)
                 y = self._updated(kind, self.item(x, k, s.target), self.expr(s.value))
                 self._set_item(s.target, x, k, y)
 
+    @refusing("beside a value stand numbers, arrays and values; a list grows by a list")
     def _updated(self, kind: type, old: Any, value: Any) -> Any:
         """old `kind`= value: a list grows in place, numbers and values give a new one."""
         if isinstance(old, (list, set, dict)):
@@ -101,7 +104,7 @@ class Statements(Items):
             case ast.Starred(value=inner):
                 self.assign(inner, value)
             case ast.Attribute(value=owner, attr=attr):
-                self._set_attribute(self.expr(owner), self.mangled(attr), value)
+                self.set_attribute(self.expr(owner), self.mangled(attr), value)
             case ast.Subscript(value=base, slice=key):
                 x = self.expr(base)
                 self._set_item(target, x, self.expr(key), value)
@@ -114,13 +117,19 @@ class Statements(Items):
         if star is not None:
             after = len(parts) - star - 1
             if len(items) < len(parts) - 1:
-                raise ValueError(f"{self.place(node)}: {len(items)} items for {len(parts)} names")
+                raise self._too_few_or_many(items, parts, node)
             middle = self.made(items[star : len(items) - after])
             items = [*items[:star], middle, *items[len(items) - after :]]
         if len(items) != len(parts):
-            raise ValueError(f"{self.place(node)}: {len(items)} items for {len(parts)} names")
+            raise self._too_few_or_many(items, parts, node)
         for p, x in zip(parts, items, strict=True):
             self.assign(p, x)
+
+    def _too_few_or_many(self, items: list[Any], parts: list[ast.expr], node: ast.AST) -> Exception:
+        what = f"{len(items)} items for {len(parts)} names"
+        if values_in(items):
+            return self.refused(what, "give one name for each item, or a *name for several", node)
+        return ValueError(f"{self.place(node)}: {what}")
 
     def store(self, name: str, value: Any, scope: Scope | None = None) -> None:
         """Give a variable a value, in the scope that it belongs to."""
@@ -163,7 +172,7 @@ class Statements(Items):
                     self.touch(x)
                     del x[k]
                 case ast.Attribute(value=owner, attr=attr):
-                    x = self.expr(owner)
+                    x = self._owner(self.expr(owner), "deleted")
                     self.touch(x)
                     delattr(x, self.mangled(attr))
                 case ast.Tuple(elts=parts) | ast.List(elts=parts):
@@ -213,6 +222,8 @@ class Statements(Items):
         if s.exc is None:
             raise self.refused("a bare raise", "name the exception", s)
         error = self.expr(s.exc)
+        if isinstance(error, Value):
+            raise self.refused(f"{described(error)} is raised", "raise an exception", s.exc)
         raise error from (self.expr(s.cause) if s.cause else None)
 
     def stmt_With(self, s: ast.With) -> Flow:
@@ -220,7 +231,7 @@ class Statements(Items):
             return self.block(s.body)
         item = s.items[0]
         inner = ast.copy_location(ast.With(s.items[1:], s.body), s)
-        manager = self.expr(item.context_expr)
+        manager = self._manager(self.expr(item.context_expr), item.context_expr)
         entered = self.call(type(manager).__enter__, (manager,), {})
         if item.optional_vars is not None:
             self.assign(item.optional_vars, entered)
@@ -239,6 +250,15 @@ class Statements(Items):
             raise
         self.call(leave, (manager, None, None, None), {})
         return flow
+
+    def _manager(self, x: Any, node: ast.AST) -> Any:
+        """x, which `with` can enter and leave."""
+        if isinstance(x, Value):
+            hint = "give an object that has __enter__ and __exit__"
+            raise self.refused(f"`with` of {described(x)}", hint, node)
+        if not hasattr(type(x), "__enter__") or not hasattr(type(x), "__exit__"):
+            raise TypeError(f"{type(x).__name__!r} object does not support `with`")
+        return x
 
     def stmt_Try(self, s: ast.Try) -> Flow:
         """As Python; what data decide raises nothing while the function is traced."""

@@ -121,11 +121,20 @@ def same_known(a: Any, b: Any) -> bool:
     return isinstance(a, kinds) and bool(a == b)
 
 
+def element_type(x: Any) -> DType | None:
+    """The type of the elements of what numpy makes an array of; None where graphs have no such."""
+    try:
+        dtype = DType.of(np.asarray(x))
+    except (TypeError, ValueError):  # text, complex numbers; lists of unequal lengths
+        return None
+    return None if dtype is DType.tape else dtype
+
+
 def described(x: Any) -> str:
     """A leaf in an error: its type and shape, or what it is."""
     if isinstance(x, (Value, np.ndarray, np.generic)):
-        dtype = x.dtype if isinstance(x, Value) else DType.of(np.asarray(x))
-        return f"{dtype!r}{shape_text(x.shape)}"
+        dtype = x.dtype if isinstance(x, Value) else element_type(x)
+        return f"{x.dtype if dtype is None else dtype.name}{shape_text(x.shape)}"
     if isinstance(x, Spec):
         return str(x)
     if isinstance(x, (tuple, list, dict)):

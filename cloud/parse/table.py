@@ -22,6 +22,7 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
     """Register what to do in place of these functions: called with the machine first."""
 
     def register(handler: Handler) -> Handler:
+        handler.of_values = handler  # type: ignore[attr-defined]
         TABLE.update(dict.fromkeys(functions, handler))
         return handler
 
@@ -56,4 +57,5 @@ def _choice(f: Any, handler: Handler) -> Handler:
             return handler(m, *args, **kwargs)
         return m.call_python(f, args, kwargs)
 
+    choose.of_values = handler  # type: ignore[attr-defined]
     return choose

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from cloud.parse.arithmetic import Arithmetic
+from cloud.parse.faults import refusing
 from cloud.parse.structure import described
 from ir.dtype import DType
-from ir.graph import Constant, Value
+from ir.graph import Array, Constant, Value
 
 INTEGER = (int, np.integer)
 METHODS = {
@@ -43,6 +44,11 @@ class Values(Arithmetic):
             )
         return getattr(x, name)
 
+    def has_attribute(self, x: Value, name: str) -> bool:
+        """Whether x, an array or a number, has an attribute of this name."""
+        return name in METHODS | OWN_METHODS | SIZES | {"item"} or hasattr(x, name)
+
+    @refusing("give arguments that fit its shape and that are known")
     def method_of_value(self, x: Value, name: str, *args: Any, **kwargs: Any) -> Any:
         if name == "reshape":
             shape = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
@@ -62,11 +68,20 @@ class Values(Arithmetic):
     def reduce(self, name: str, x: Any, axis: Any = None, keepdims: bool = False) -> Value:
         """A reduction with numpy's `axis`: None for all axes, a number or several."""
         x = self.number(self.as_value(x))
-        axes = range(x.rank) if axis is None else (axis,) if isinstance(axis, INTEGER) else axis
-        axes = tuple(sorted(a % x.rank for a in axes)) if x.rank else ()
+        axis = range(x.rank) if axis is None else axis
+        axes = axis if isinstance(axis, (tuple, list, range)) else [axis]
+        axes = tuple(sorted(self.axis_of(x, a) for a in axes))
         if not axes:
             return x
         return self.op(name, x, axes=axes, keep_dims=bool(keepdims))  # type: ignore[no-any-return]
+
+    def axis_of(self, x: Value, axis: Any, more: int = 0) -> int:
+        """The axis from 0 of x, or of what has `more` axes. Raises NotKnown where there is none."""
+        rank = x.rank + more
+        if not isinstance(axis, INTEGER) or not -rank <= axis < rank:
+            hint = f"give a number from {-rank} to {rank - 1}" if rank else "give no axis"
+            raise self.not_known(f"axis {described(axis)} of {described(x)}", hint)
+        return int(axis) % rank
 
     def index(self, x: Value, key: Any) -> Value:
         """x[key] as numpy has it: numbers, slices, None, ..., integer arrays and values."""
@@ -181,10 +196,7 @@ class Values(Arithmetic):
     def _gather(self, x: Value, axis: int, item: Any) -> tuple[Value, int]:
         """The parts at an index that is a value or an array; and how many axes it stands for."""
         if isinstance(item, (list, np.ndarray)):
-            item = np.asarray(item)
-            if item.dtype == np.bool_:
-                item = np.flatnonzero(item)
-            item = Constant((item % x.shape[axis]).astype(np.int32))
+            item = Constant(self._places_of(np.asarray(item), x.shape[axis]))
             return self.op("gather", x, item, axis=axis), item.rank
         if not isinstance(item, Value) or item.dtype.is_float or item.dtype is DType.bool:
             raise self.not_known(
@@ -193,6 +205,15 @@ class Values(Arithmetic):
             )
         indices = self._wrapped(item, x.shape[axis])
         return self.op("gather", x, indices, axis=axis), indices.rank
+
+    def _places_of(self, item: Array, size: Any) -> Array:
+        """Known indices, or a mask of an axis, as places from 0. Raises IndexError."""
+        if item.dtype == np.bool_ and item.shape == (size,):
+            return np.flatnonzero(item).astype(np.int32)
+        whole = item.dtype.kind in "iu" or item.size == 0
+        if not whole or (isinstance(size, int) and ((item < -size) | (item >= size)).any()):
+            raise IndexError(f"index {item.tolist()} of an axis of {size}")
+        return (item % size).astype(np.int32)
 
     def _wrapped(self, i: Value, size: Any) -> Value:
         """The index as int32, one below 0 counted from the end."""
@@ -215,7 +236,7 @@ class Values(Arithmetic):
         dtype = values[0].dtype
         for v in values[1:]:
             dtype = self.common_dtype(Value((), dtype), v)
-        place = axis % (values[0].rank + 1)
+        place = self.axis_of(values[0], axis, more=1)
         apart = [
             self.op(
                 "reshape",

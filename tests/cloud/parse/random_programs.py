@@ -180,10 +180,34 @@ class Writer:
         return f"(0 * {self.rng.choice(self.names)} + {text})" if self.arrays else text
 
 
-def program(seed: int, *, arrays: bool = False) -> tuple[Callable[..., Any], str]:
+class KnownLoops(Writer):
+    """Loops are counted by numbers of Python's, in ways that a graph would not count in."""
+
+    def for_loop(self, depth: int) -> None:
+        c, name = self.name("c"), self.rng.choice(self.names)
+        numbers = [round(self.rng.uniform(-1, 1), 2) for _ in range(self.rng.randint(2, 9))]
+        self.write(depth, f"for {c} in {numbers}:")
+        self.write(depth + 1, f"{name} = {name} * {c} + {c} / 3")
+        self.small_block(depth + 1)
+
+    def while_loop(self, depth: int) -> None:
+        t, name = self.name("t"), self.rng.choice(self.names)
+        self.write(depth, f"{t} = 0.1")
+        self.write(depth, f"while {t} < {self.rng.randint(1, 9)}:")
+        self.write(depth + 1, f"{t} = {t} * {self.rng.uniform(1.3, 2):.2f} + 0.1")
+        self.small_block(depth + 1)
+        if self.rng.random() < 0.3:
+            self.write(depth + 1, f"if {t} > {self.rng.randint(1, 9)}:")
+            self.write(depth + 2, self.rng.choice(["break", "continue", f"return {self.expr()}"]))
+        self.write(depth + 1, f"{name} = np.sin({name} + {t} * 0.1)")
+
+
+def program(
+    seed: int, *, arrays: bool = False, writer: type[Writer] = Writer
+) -> tuple[Callable[..., Any], str]:
     """The function of this seed, and its text, which Python's `linecache` knows."""
-    text = Writer(seed, arrays=arrays).text()
-    filename = f"<random program {seed}{' of arrays' * arrays}>"
+    text = writer(seed, arrays=arrays).text()
+    filename = f"<random program {seed}{' of arrays' * arrays} {writer.__name__}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     scope: dict[str, Any] = {"np": np}
     exec(compile(text, filename, "exec"), scope)

@@ -146,9 +146,9 @@ def node_kinds() -> set[str]:
     return found - ELSEWHERE - ABSTRACT - OLD - {"AST"}
 
 
-def function(body: str, name: str) -> Callable[..., Any]:
+def function(body: str, name: str, parameters: str = "x") -> Callable[..., Any]:
     """A function of x with this body, whose source Python knows."""
-    text = "def f(x):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
+    text = f"def f({parameters}):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
     filename = f"<snippet {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     scope: dict[str, Any] = {"np": np, "math": math}
