@@ -9,7 +9,7 @@ namespace lite {
 namespace {
 
 namespace dtype_of {  // the word in a kernel's name -> its type
-constexpr DType f32 = DType::f32, i8 = DType::i8, i32 = DType::i32, i64 = DType::i64, boolean = DType::boolean,
+constexpr DType f32 = DType::f32, i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64, boolean = DType::boolean,
                 any = DType::none;
 }
 
