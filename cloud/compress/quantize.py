@@ -265,13 +265,16 @@ class _Quantizer:
         a bias beyond 32 bits; a coarser weight is the smaller loss. Scales are a little larger than
         they need be, so that the multipliers are float16: 2 bytes a channel. A weight that several
         layers read has one scale for all of them, but for channels of zeros, whose scale is their
-        bias's alone.
+        bias's alone, and those that a layer scales by next to nothing.
         """
         fine = q.symmetric_scale(w.data, axis, BIAS_STEP / ratio)
         scale = np.maximum(fine, least).astype(np.float32)
         halves = np.maximum(q.halves_above(scale.astype(np.float64) * ratio), LEAST_MULTIPLIER)
         ends: tuple[Array, ...] = (halves,)
         if self.count[w] > 1 or not np.isfinite(halves).all():
+            short = scale * ratio < LEAST_MULTIPLIER
+            least_scale = float(LEAST_MULTIPLIER) * (1 + 2**-20) / ratio  # in float32 no less
+            scale = np.where(short, least_scale, scale).astype(np.float32)
             ends = q.channel_multipliers(ratio, scale, 1.0)
         else:
             scale = (halves.astype(np.float64) / ratio).astype(np.float32)

@@ -7,6 +7,7 @@ that reads it back (`decompress`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -47,16 +48,17 @@ def compressed_weights(
     keep_float: Sequence[str] = (),
     keep: Container[Node] = (),
     exactly: bool = False,
+    store: WeightStore | None = None,
 ) -> Quantized:
     """The graph with its large fixed weights stored as `scheme` says; `exactly`: those alone that
-    lose nothing by that, in rows of one scale.
+    lose nothing by that, in rows of one scale. `store`: one for all graphs that share weights.
 
     Nodes in `keep`, and those whose source or weight matches a pattern of `keep_float`, keep
     theirs. With 8 and 4 bits so do depthwise convolutions, whose weights are few, and vectors.
     Raises GraphError for a pattern that matches nothing.
     """
     check_patterns(graph, keep_float)
-    walk = _Compressor(scheme, exactly)
+    walk = store or WeightStore(scheme, exactly)
     stored: dict[Value, Value] = {}
 
     def change(node: Node, inputs: Sequence[Value | None]) -> Value | None:
@@ -70,12 +72,14 @@ def compressed_weights(
     return Quantized(graph, new, {v: Stored(y, 1.0, 0) for v, y in stored.items()})
 
 
-class _Compressor:
-    """Makes nodes on stored weights; a weight that several nodes read is stored once."""
+class WeightStore:
+    """Makes nodes on stored weights; a weight that several nodes read, be it in several graphs, is
+    stored once."""
 
     def __init__(self, scheme: Scheme, exactly: bool) -> None:
         self.scheme, self.exactly = scheme, exactly
         self.made: dict[tuple[Value, int], tuple[Value, Value | None] | None] = {}
+        self.names: Counter[str] = Counter()
         self.attrs = {"bits": scheme.bits, "group": scheme.group}
 
     def changed(self, node: Node, inputs: Sequence[Value | None]) -> Value | None:
@@ -122,6 +126,8 @@ class _Compressor:
             return None
         data, scale = found
         name = v.name or "weight"
+        self.names[name] += 1  # more than once where it is stored in two ways
+        name += f".{self.names[name]}" if self.names[name] > 1 else ""
         return _leaf(name, data), None if scale is None else _leaf(f"{name}.scale", scale)
 
     def _compressed(self, rows: Array) -> tuple[Array, Array | None]:
