@@ -100,22 +100,27 @@ def quantized(
     on the labels of the check data, else agreement of the largest output with the float model.
     """
     samples = _samples(graph, calibration or check_data)
-    build = _builder(graph, asked, samples)
+    build = _builder(graph, asked, samples, follows=bool(calibration))
     if asked.max_drop is None:
         return _found(build(()), samples, asked)
     return _within_drop(graph, asked, build, samples, check_data or samples)
 
 
-def _builder(graph: Graph, asked: Quantization, samples: Mapping[str, Array]) -> Build:
-    """What makes the smaller graph, given the nodes that stay float."""
+def _builder(
+    graph: Graph, asked: Quantization, samples: Mapping[str, Array], follows: bool
+) -> Build:
+    """What makes the smaller graph, given the nodes that stay float. `follows`: stored weights are
+    rounded for the samples, for these are real."""
     from cloud.compress.forms import INT8, INT16
     from cloud.compress.quantize import calibrated
+    from cloud.compress.rounding import learned
     from cloud.compress.weights import Scheme, compressed_weights
 
     if asked.kind in STORED:
         scheme = Scheme(STORED[asked.kind][0], asked.group)
+        rounding = learned(graph, samples) if follows and scheme.bits != 16 else None
         return lambda keep: compressed_weights(
-            graph, scheme, keep_float=asked.keep_float, keep=keep
+            graph, scheme, keep_float=asked.keep_float, keep=keep, rounding=rounding
         )
     known = calibrated(
         graph,
