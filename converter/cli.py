@@ -148,7 +148,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("model", help="the source model")
     p.add_argument(
-        "-o", "--target", dest="o", metavar="OUT.ms", help="file to write (default: by the source)"
+        "-o", "--to", dest="o", metavar="OUT.ms", help="file to write (default: by the source)"
+    )
+    p.add_argument(
+        "--target",
+        type=flags.target,
+        default="cpu",
+        metavar="WHERE",
+        help="what the file is for: cpu (default), the one that the runtime has kernels for",
     )
     p.add_argument("--from", dest="kind", choices=KINDS, help="its kind (default: by content)")
     p.add_argument(
