@@ -3,6 +3,7 @@ back, as far as the layer's inputs go together (GPTQ, Frantar et al. 2022)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ import numpy as np
 from cloud.compress.calibrate import Samples, watch
 from ir.compression import compress, expand, pack_levels, row_levels
 from ir.graph import Array, Graph, Node, Value, is_fixed
+from ir.passes.rewrite import uses
 
 MOST_INPUTS = 4096  # of a layer whose inputs are compared with each other
 MOST_ROWS = 2048  # of a layer's inputs in a batch of samples, at random
@@ -67,8 +69,11 @@ class Rounding:
 
 
 def learned(graph: Graph, samples: Samples) -> Rounding:
-    """What the samples say of linear layers and convolutions of one place, in one group."""
+    """What the samples say of linear layers and convolutions of one place, in one group, whose
+    weights nothing else reads."""
     layers = [n for n in graph.nodes if _is_product(n)]
+    readers, count = Counter(n.inputs[1] for n in layers), uses(graph)
+    layers = [n for n in layers if readers[n.inputs[1]] == count[n.inputs[1]]]  # type: ignore[index]
     sizes = {n.inputs[1]: int(n.inputs[1].shape[-1]) for n in layers}  # type: ignore[union-attr, arg-type]
     found = {w: Moments(0, np.zeros(n), np.zeros((n, n))) for w, n in sizes.items()}
     rng = np.random.default_rng(0)
@@ -78,7 +83,8 @@ def learned(graph: Graph, samples: Samples) -> Rounding:
             if len(rows) > MOST_ROWS:
                 rows = rows[rng.choice(len(rows), MOST_ROWS, replace=False)]
             found[node.inputs[1]].add(rows)
-    return Rounding({w: m for w, m in found.items() if m.count})  # type: ignore[misc]
+    sound = {w: m for w, m in found.items() if m.count and np.isfinite(m.products).all()}
+    return Rounding(sound)  # type: ignore[arg-type]
 
 
 def rounded(rows: Array, covariance: Array, bits: int, group: int) -> tuple[Array, Array]:

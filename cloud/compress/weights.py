@@ -20,7 +20,7 @@ from ir.compression import BLOCK, compress, exact_levels
 from ir.dtype import DType
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
 from ir.op import OPS
-from ir.passes.rewrite import fixed_like, rewrite
+from ir.passes.rewrite import rewrite
 
 LEAST = 256  # elements of a weight that is worth it
 SHORT = 4  # a row of as many saves little beside its scale, and one number alone fits any
@@ -141,8 +141,7 @@ class WeightStore:
         scheme, n = self.scheme_of(w), int(w.shape[-1])  # type: ignore[union-attr, arg-type]
         ends = (v.data for v in found)  # type: ignore[union-attr]
         rows = read_back(*ends, n, scheme.bits, scheme.group)
-        new = self.rounding.corrected(node, rows)
-        return Constant(new) if bias is None else fixed_like(bias, new)  # type: ignore[arg-type]
+        return Constant(self.rounding.corrected(node, rows))
 
     def stored(self, v: Value | None, axes: int) -> tuple[Value, Value | None] | None:
         """Stored rows, over the first `axes` axes, and their scales. None: not this one."""

@@ -75,3 +75,15 @@ def test_the_smallest_weights_have_8_bits() -> None:
     graph = Graph.trace(lambda x, y: (ops.linear(x, tiny), ops.linear(y, large)), (2, 40), (2, 60))
     found = compressed_weights(graph, Scheme(4, 32)).graph
     assert [n.attrs["bits"] for n in found.nodes] == [8, 4]
+
+
+def test_a_weight_that_is_an_embedding_too_is_rounded_for_nothing() -> None:
+    w, at = weight(60, 64), np.arange(4, dtype=np.int32)
+    graph = Graph.trace(lambda x: ops.linear(x + ops.gather(w, at, axis=0), w), (4, 64))
+    assert not learned(graph, {"input0": inputs(100, 64)}).moments
+
+
+def test_samples_that_are_no_numbers_say_nothing() -> None:
+    x = inputs(100, 64)
+    x[3, 5] = np.nan
+    assert not learned(net("linear"), {"input0": x}).moments
