@@ -43,7 +43,12 @@ OURS: dict[str, dict[str, Any]] = {
     "int8, mse, corrected": {**INT8, "calibrate": "mse", "equalize": True, "correct_bias": True},
     "int8-weights": {"quantize": "int8-weights", "tol": 1.0},
     "int4-weights": {"quantize": "int4-weights", "tol": 1.0},
+    "int16": {"quantize": "int16", "tol": 1.0},
+    "int16, corrected": {"quantize": "int16", "tol": 1.0, "correct_bias": True},
+    "int8-weights, samples": {"quantize": "int8-weights", "tol": 1.0},
+    "int4-weights, samples": {"quantize": "int4-weights", "tol": 1.0},
 }
+CALIBRATED = ("int8, ", "int16", "samples")  # parts of names of those that see samples
 MAX_DROP = 0.005
 Answer = Callable[[Array], Array]
 
@@ -80,7 +85,8 @@ def main() -> None:
 def ours(task: Task, out: Path) -> Iterator[Net]:
     given = {"calibration": task.calibration, "check_data": _checked(task)}
     for name, options in OURS.items():
-        data = given if options.get("quantize") == "int8" else {"check_data": given["check_data"]}
+        sees = name == "int8" or any(part in name for part in CALIBRATED)
+        data = given if sees else {"check_data": given["check_data"]}
         yield _converted(name, task, out, {**data, **options})
     if task.label is not None:
         drop = {**given, **INT8, "max_drop": MAX_DROP}

@@ -149,11 +149,9 @@ def steps_of(graph: Graph) -> list[float]:
         while v.node is not None and v.node.op.name in THROUGH:
             v = v.node.present_inputs[0]
         made = v.node.op.name if v.node else ""
-        step = 1.0 if v.dtype is DType.i8 else 0.0
+        step = 1.0 if v.dtype in (DType.i8, DType.i16) else 0.0
         if v.node is not None and made in ("dequantize", "fake_quantize"):
             step = v.node.attrs["scale"]
-        elif made == "round":  # numbers of 16 bits on their way out
-            step = 1.0
         found.append(step)
     return found
 
@@ -312,7 +310,7 @@ def _random(v: Value, sizes: Mapping[str, int], rng: np.random.Generator, below:
     shape = tuple(evaluate(d, sizes) for d in v.shape)
     if v.dtype.is_float:
         return rng.standard_normal(shape).astype(v.dtype.numpy)
-    if v.dtype in (DType.i8, DType.u8):  # stored numbers: all that there are
+    if v.dtype in (DType.i8, DType.u8, DType.i16):  # stored numbers: all that there are
         limits = np.iinfo(v.dtype.numpy)
         return rng.integers(limits.min, limits.max + 1, shape).astype(v.dtype.numpy)
     high = {"bool": 2, "i32": below, "i64": below}.get(v.dtype.name, 100)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from converter.errors import ConvertError, SourceTimeout
+
+PR_SET_PDEATHSIG = 1
 
 
 def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
@@ -19,6 +23,7 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
     `name`: what runs the source model, for errors.
     """
     reads, writes = os.pipe()
+    parent, libc = os.getpid(), ctypes.CDLL(None) if sys.platform == "linux" else None
     with warnings.catch_warnings():  # the child uses nothing that threads of this process hold
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -26,6 +31,7 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
         status = 1
         try:
             os.close(reads)
+            _end_with(parent, libc)
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it inside of native code too
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the model's runtime says on its way
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -56,6 +62,14 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
     if kind == "error":
         raise ConvertError(found)
     return found
+
+
+def _end_with(parent: int, libc: Any) -> None:
+    """Have this child end when the parent does, whatever ends that one."""
+    if libc is not None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before
+            os._exit(1)
 
 
 def _outcome(work: Callable[[], Any]) -> tuple[str, Any]:

@@ -18,7 +18,7 @@ from converter.losses import LOSSES
 from converter.options import KINDS
 from converter.passes import ALLOWED
 from converter.pipeline import bisect, convert
-from converter.quantization import parsed
+from converter.quantization import CALIBRATED, parsed
 from converter.training import NORMS, TrainSpec
 from ir.files import write_whole
 from ir.version import version
@@ -103,8 +103,8 @@ def _check_usage(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     """Flags that do not go together are wrong usage."""
     if not args.model:
         parser.error("argument model: '': want the name of a file")
-    if args.quantize == "int8" and not args.calibration:
-        parser.error("--quantize int8 needs --calibration F.npz")
+    if args.quantize in CALIBRATED and not args.calibration:
+        parser.error(f"--quantize {args.quantize} needs --calibration F.npz")
     if args.calibration and args.quantize == "none":
         parser.error("--calibration is for --quantize; --check-data gives inputs to compare")
     try:
@@ -148,7 +148,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("model", help="the source model")
     p.add_argument(
-        "-o", "--target", dest="o", metavar="OUT.ms", help="file to write (default: by the source)"
+        "-o", "--to", dest="o", metavar="OUT.ms", help="file to write (default: by the source)"
+    )
+    p.add_argument(
+        "--target",
+        type=flags.target,
+        default="cpu",
+        metavar="WHERE",
+        help="what the file is for: cpu (default), the one that the runtime has kernels for",
     )
     p.add_argument("--from", dest="kind", choices=KINDS, help="its kind (default: by content)")
     p.add_argument(
@@ -197,7 +204,8 @@ def _add_quantization(p: Any) -> None:
         "--quantize",
         default="none",
         metavar="KIND",
-        help="none (default), fp16, int8 (arithmetic too), int8-weights[:group=N], "
+        help="none (default), fp16, int8 (arithmetic too), int16 (activations of 16 "
+        "bits, weights of 8), int8-weights[:group=N], "
         "int4-weights[:group=32]",
     )
     p.add_argument("--calibration", metavar="F.npz", help="sample inputs: arrays by input name")

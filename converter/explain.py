@@ -16,8 +16,9 @@ from ir.passes.rewrite import REPLACED
 
 BRIDGES = {
     "quantize": "makes int8 of float32 for what follows",
-    "dequantize": "makes float32 of int8 for what follows",
-    "requantize": "brings int8 to the scale of what it meets",
+    "quantize_16": "makes int16 of float32 for what follows",
+    "dequantize": "makes float32 of stored integers for what follows",
+    "requantize": "brings stored integers to the scale of what they meet",
     "decompress": "reads a stored weight back for the layer behind it",
 }
 
@@ -127,7 +128,7 @@ def _reason(
 ) -> str:
     layer = node.op.name in OUTPUT_AXIS
     if node.results[0] in stored:
-        return "its weights are fixed" if layer else "what it reads is int8"
+        return "its weights are fixed" if layer else "what it reads is stored in integers"
     pattern = next((p for n in names_of(node) for p in keep_float if fnmatchcase(n, p)), None)
     if pattern is not None:
         return f"stays float: --keep-float {pattern}"

@@ -15,6 +15,7 @@ from lite_runtime import LiteError
 from lite_runtime.console import one_line, printable
 from lite_runtime.files import read_file
 
+TARGETS = ("cpu",)
 MOST_CONFIG_BYTES = 1 << 20  # of a file of flags or a key
 
 
@@ -103,6 +104,14 @@ def positive(text: str) -> int:
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 1")
     return int(text)
+
+
+def target(text: str) -> str:
+    if text not in TARGETS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: the runtime has no kernels for that, want {', '.join(TARGETS)}"
+        )
+    return text
 
 
 def tolerance(text: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from converter.errors import ConvertError
 from converter.items import Shapes
 from converter.passes import ALLOWED
-from converter.quantization import TOLERANCE, Quantization, parsed
+from converter.quantization import CALIBRATED, TOLERANCE, Quantization, parsed
 from converter.training import TrainSpec
 from ir.graph import Array
 
@@ -45,8 +45,10 @@ class Options:
         asked = self.quantization
         if self.kind not in (None, *KINDS):
             raise ConvertError(f"kind is {self.kind!r}, want one of {', '.join(KINDS)}")
-        if asked.kind == "int8" and not self.calibration:
-            raise ConvertError("quantize int8 needs calibration data: arrays by input name")
+        if asked.kind in CALIBRATED and not self.calibration:
+            raise ConvertError(
+                f"quantize {asked.kind} needs calibration data: arrays by input name"
+            )
         if unknown := [name for name in self.allow if name not in ALLOWED]:
             raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
         if self.check < 1:

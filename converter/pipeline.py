@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from converter import check
 from converter.budget import within_memory
 from converter.errors import ConvertError, Disagreement, SourceTimeout
 from converter.explain import Provenance, rows
+from converter.items import SMALL
 from converter.lineage import lineage
 from converter.memory import promises
 from converter.onnx.reader import parse
 from converter.options import Arrays, Options
 from converter.passes import LAST_PASSES, PASSES, Pass, find_int8, with_allowed, with_stored
+from converter.passes.keep_stored import keep_all_stored
 from converter.quantization import TOLERANCE, Found
 from converter.quantization import quantized as quantized_graph
 from converter.report import Agreement, Report, count_int8, count_nodes
@@ -63,7 +66,12 @@ def bisect(source: Source, *, passes: Sequence[Pass] = PASSES, **options: Any) -
     """
     asked = Options(**options)
     with _one_error(source):
-        return _Conversion(source, asked, Report(name_of(source), "", "", 0), passes).bisect()
+        made = _Conversion(source, asked, Report(name_of(source), "", "", 0), passes)
+        found = made.bisect()
+        if found is not None and made.finds_int8():  # then `convert` goes on without
+            made.leave_out(find_int8)
+            found = made.bisect()
+        return found
 
 
 def _converted(
@@ -75,11 +83,10 @@ def _converted(
     try:
         return made.report, made.run()
     except Disagreement as e:
-        if not made.report.rounds or find_int8 not in passes:
+        if not made.finds_int8() or not made.report.int8_nodes:
             raise
         on_int8 = e.found
-    exact = [p for p in passes if p is not find_int8]
-    made = _Conversion(source, asked, Report(name_of(source), target, "", 0), exact)
+    made.leave_out(find_int8)
     data = made.run()
     made.report.stays_float = on_int8
     return made.report, data
@@ -131,6 +138,14 @@ class _Conversion:
         if asked.tol is None and (report.rounds or WIDE in self.model.metadata):
             least = TOLERANCE["int8"] if report.rounds else WIDE_TOLERANCE
             report.tolerance = max(report.tolerance, least)
+
+    def finds_int8(self) -> bool:
+        """Whether layers of int8 stand for quantizers of the source."""
+        return self.report.rounds and find_int8 in self.passes
+
+    def leave_out(self, step: Pass) -> None:
+        """Go on without a pass, with what was read and the source's answers."""
+        self.passes = [p for p in self.passes if p is not step]
 
     def run(self) -> bytes:
         """The bytes of the file, which agrees with the source."""
@@ -199,7 +214,10 @@ class _Conversion:
             )
         if self.report.source_kind in ("ms", "model"):
             self.lineage = {}  # nothing is made anew: what the file says of itself stays true
-        return self.with_entries(dict(self.model.entries))
+        entries = dict(self.model.entries)
+        return self.with_entries(
+            keep_all_stored(entries) if SMALL in self.model.metadata else entries
+        )
 
     def optimised(self) -> Model:
         """A model of its entry `infer` alone, and those that training adds."""
@@ -245,7 +263,7 @@ class _Conversion:
 
     def check(self, data: bytes) -> list[dict[str, Array]]:
         """Compare the bytes, loaded by the runtime, with the source's own reference. The inputs."""
-        inputs, want = self.tried()
+        inputs, want = self.tried
         got = check.run_file(data, self.entry, inputs)
         self.report.checked_inputs = len(inputs)
         self.report.agreement = self.compared(want, got)
@@ -260,7 +278,7 @@ class _Conversion:
         return inputs
 
     def bisect(self) -> str | None:
-        inputs, want = self.tried()
+        inputs, want = self.tried
         for name, got in self.steps(inputs):
             found = self.compared(want, got)
             if name in ("quantize", "run") or not self.quantization:
@@ -284,6 +302,7 @@ class _Conversion:
         data = model_file.write(self.with_entries({"infer": graph}))
         yield "run", check.run_file(data, self.entry, inputs)
 
+    @cached_property
     def tried(self) -> tuple[list[dict[str, Array]], list[list[Array]]]:
         """Inputs, and the source's own answers. Random integers are below 100 or, where the source
         does not run on such ones, for they choose among fewer, 0 and 1; free sizes are larger where

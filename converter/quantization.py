@@ -16,12 +16,16 @@ if TYPE_CHECKING:  # loaded when something is to be quantized
     from cloud.compress.quantize import Quantized
     from cloud.compress.search import Build
 
-KINDS = ("none", "fp16", "int8", "int8-weights", "int4-weights")
+KINDS = ("none", "fp16", "int8", "int16", "int8-weights", "int4-weights")
+CALIBRATED = ("int8", "int16")  # kinds that store activations, too: in 8 or in 16 bits
 # Of kinds that store weights alone: bits, and how many neighbours share a scale (0: a whole row).
 STORED = {"fp16": (16, 0), "int8-weights": (8, 0), "int4-weights": (4, 32)}
 # Default of `tol`. Float32: the largest difference over the largest value. Others: the root mean
 # square of the difference over that of the value; 0.1 is 20 dB of signal to noise.
-TOLERANCE = {"none": 1e-4, "fp16": 0.01, "int8": 0.1, "int8-weights": 0.1, "int4-weights": 0.3}
+TOLERANCE = {
+    "none": 1e-4, "fp16": 0.01, "int8": 0.1, "int16": 0.05, "int8-weights": 0.1,
+    "int4-weights": 0.3,
+}  # fmt: skip
 LABELS = ("label", "labels")  # arrays of the check data that hold what is right
 EXAMPLES = 8  # of random ones that noise is measured on where no data are given
 
@@ -73,8 +77,10 @@ def parsed(quantize: str, **flags: Any) -> Quantization:
     except ValueError as e:
         raise ConvertError(f"quantize {quantize}: {e}") from None
     asked = Quantization(kind, group, **flags)
-    if kind != "int8" and (asked.equalize or asked.correct_bias or asked.calibrate != "min-max"):
-        raise ConvertError("calibrate, equalize and correct_bias are for quantize int8")
+    if kind not in CALIBRATED and (
+        asked.equalize or asked.correct_bias or asked.calibrate != "min-max"
+    ):
+        raise ConvertError("calibrate, equalize and correct_bias are for quantize int8 and int16")
     if not asked and (asked.keep_float or asked.max_drop is not None):
         raise ConvertError("keep_float and max_drop are for quantize: everything is float32")
     if asked.max_drop is not None and not 0 <= asked.max_drop < 1:
@@ -94,21 +100,27 @@ def quantized(
     on the labels of the check data, else agreement of the largest output with the float model.
     """
     samples = _samples(graph, calibration or check_data)
-    build = _builder(graph, asked, samples)
+    build = _builder(graph, asked, samples, follows=bool(calibration))
     if asked.max_drop is None:
         return _found(build(()), samples, asked)
     return _within_drop(graph, asked, build, samples, check_data or samples)
 
 
-def _builder(graph: Graph, asked: Quantization, samples: Mapping[str, Array]) -> Build:
-    """What makes the smaller graph, given the nodes that stay float."""
+def _builder(
+    graph: Graph, asked: Quantization, samples: Mapping[str, Array], follows: bool
+) -> Build:
+    """What makes the smaller graph, given the nodes that stay float. `follows`: stored weights are
+    rounded for the samples, for these are real."""
+    from cloud.compress.forms import INT8, INT16
     from cloud.compress.quantize import calibrated
+    from cloud.compress.rounding import learned
     from cloud.compress.weights import Scheme, compressed_weights
 
     if asked.kind in STORED:
         scheme = Scheme(STORED[asked.kind][0], asked.group)
+        rounding = learned(graph, samples) if follows and scheme.bits != 16 else None
         return lambda keep: compressed_weights(
-            graph, scheme, keep_float=asked.keep_float, keep=keep
+            graph, scheme, keep_float=asked.keep_float, keep=keep, rounding=rounding
         )
     known = calibrated(
         graph,
@@ -117,7 +129,8 @@ def _builder(graph: Graph, asked: Quantization, samples: Mapping[str, Array]) ->
         equalize=asked.equalize,
         correct_bias=asked.correct_bias,
     )
-    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep)
+    form = INT16 if asked.kind == "int16" else INT8
+    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep, form=form)
 
 
 def _found(

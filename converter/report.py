@@ -12,7 +12,8 @@ from ir.dtype import DType
 from ir.graph import Graph
 from lite_runtime.console import lines_text
 
-BRIDGES = ("quantize", "dequantize", "requantize")  # between int8 and float32: no work of the model
+# between integers and float32: no work of the model
+BRIDGES = ("quantize", "quantize_16", "dequantize", "requantize")
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Report:
     def _quantized(self, count: int) -> list[str]:
         """What became of the layers, and how much each result differs from the float model's."""
         work = count - sum(self.nodes.get(k, 0) for k in BRIDGES)
-        changed = self.int8_nodes if self.quantize == "int8" else len(self.layers)
+        changed = self.int8_nodes or len(self.layers)
         lines = [f"quantized: {self.quantize}, {changed} of {work} nodes"]
         if s := self.score:
             kept = ", ".join(self.kept_float) or "nothing"
@@ -163,6 +164,6 @@ def count_nodes(graph: Graph) -> dict[str, int]:
 
 
 def count_int8(graph: Graph) -> int:
-    """Nodes that compute on int8."""
+    """Nodes that compute on int8 or int16."""
     work = (n for n in graph.nodes if n.op.name not in BRIDGES)
-    return sum(n.results[0].dtype is DType.i8 for n in work)
+    return sum(n.results[0].dtype in (DType.i8, DType.i16) for n in work)

@@ -47,8 +47,18 @@ def compress(rows: Array, bits: int, group: int = 0) -> tuple[Array, Array | Non
         scale, least = np.where(better, tried, scale), np.where(better, error, least)
     scale = _as_stored(scale)
     levels = _levels(parts, scale, bits).reshape(len(rows), -1)[:, : rows.shape[1]]
-    stored = levels.astype(np.int8)
-    return (_nibbles(stored) if bits == 4 else stored), scale
+    return pack_levels(levels.astype(np.int8), bits), scale
+
+
+def row_levels(numbers: Array, scale: Array, bits: int) -> Array:
+    """What numbers are stored as with these scales, one for each."""
+    y: Array = np.clip(np.rint(numbers / scale), -LEVELS[bits], LEVELS[bits]).astype(np.int8)
+    return y
+
+
+def pack_levels(levels: Array, bits: int) -> Array:
+    """Stored rows of int8 levels [rows, n]: two in a byte where they have 4 bits."""
+    return _nibbles(levels) if bits == 4 else levels
 
 
 def exact_levels(rows: Array) -> tuple[Array, Array] | None:

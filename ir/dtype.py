@@ -21,6 +21,7 @@ class DType(Enum):
     bool = 7
     f64 = 8
     tape = 9  # an opaque stack of shape (), see ir/ops/control.py; never one of a weight
+    i16 = 10  # activations alone: see ir/ops/quantized.py
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -58,4 +59,5 @@ _NUMPY: dict[DType, np.dtype[Any]] = {
     DType.bool: np.dtype(np.bool_),
     DType.f64: np.dtype(np.float64),
     DType.tape: np.dtype(np.object_),  # nested pairs (last pushed, the stack below)
+    DType.i16: np.dtype(np.int16),
 }

@@ -13,7 +13,10 @@ import numpy as np
 from ir.graph import Array
 
 LOWEST, HIGHEST = -128, 127  # of int8
+LOWEST_16, HIGHEST_16 = -(2**15), 2**15 - 1  # of int16
 ADD_LEFT_SHIFT = 20  # headroom that quantized_add gives its inputs
+ADD_LEFT_SHIFT_16 = 15  # those of 16 bits
+MOST_SHIFT_16 = 7  # of the multiplier of a layer on 16 bits
 SHIFTS = range(-31, 31)  # that a fixed-point multiplier may have
 MOST_MULTIPLIER = 2.0**30  # what the real numbers that one stands for are below
 
@@ -110,11 +113,13 @@ def halves_above(real: Array) -> Array:
     return np.where(near < real, above, near)
 
 
-def add_attrs(a_scale: float, b_scale: float, y_scale: float) -> dict[str, int]:
+def add_attrs(
+    a_scale: float, b_scale: float, y_scale: float, left_shift: int = ADD_LEFT_SHIFT
+) -> dict[str, int]:
     """The multipliers and shifts of quantized_add."""
     unit = 2 * max(a_scale, b_scale)
-    reals = {"a": a_scale / unit, "b": b_scale / unit, "y": unit / (2**ADD_LEFT_SHIFT * y_scale)}
-    attrs = {"left_shift": ADD_LEFT_SHIFT}
+    reals = {"a": a_scale / unit, "b": b_scale / unit, "y": unit / (2**left_shift * y_scale)}
+    attrs = {"left_shift": left_shift}
     for name, real in reals.items():
         attrs[f"{name}_multiplier"], attrs[f"{name}_shift"] = quantize_multiplier(real)
     return attrs
@@ -150,6 +155,21 @@ def round_half_away(x: Array) -> Array:
 def wrap32(x: Array) -> Array:
     """int64 numbers as 32-bit arithmetic leaves them."""
     return x.astype(np.int64).astype(np.int32).astype(np.int64)
+
+
+def wide_scale(length: float) -> float:
+    """The scale of activations of 16 bits whose numbers are at most `length` from 0."""
+    return float(np.float32(length / HIGHEST_16)) or 1.0
+
+
+def scale_sum(x: Array, multiplier: Array | int, shift: Array | int) -> Array:
+    """x * multiplier / 2^31 * 2^shift of sums of 64 bits: the upper 16 bits of the multiplier, and
+    one rounding (halves up), as TFLite's MultiplyByQuantizedMultiplier of int64."""
+    wide = np.asarray(multiplier, np.int64)
+    short = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
+    right = 15 - np.asarray(shift, np.int64)
+    y: Array = (x * short + (np.int64(1) << (right - 1))) >> right
+    return y
 
 
 def scale_by_multiplier(x: Array, multiplier: Array | int, shift: Array | int) -> Array:

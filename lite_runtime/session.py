@@ -23,6 +23,7 @@ DTYPES = {
     "i64": np.dtype(np.int64),
     "bool": np.dtype(np.bool_),
     "f64": np.dtype(np.float64),
+    "i16": np.dtype(np.int16),
 }
 KINDS = ("constant", "trainable", "state", "frozen")  # by number in model files
 DEFAULT_ENTRY = "infer"

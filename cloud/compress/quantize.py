@@ -1,4 +1,4 @@
-"""Post-training int8 quantization: a float graph and sample inputs in, an int8 graph out.
+"""Post-training quantization: a float graph and sample inputs in, a graph on integers out.
 
 The scheme is TFLite's (Jacob et al. 2018; docs/quantization.md): activations have one scale and
 zero point each, from what is seen on the samples (`cloud.compress.ranges`); weights one scale a
@@ -16,6 +16,7 @@ import numpy as np
 
 from cloud.compress.calibrate import Samples, channel_means, observe
 from cloud.compress.equalize import equalized
+from cloud.compress.forms import INT8, Form
 from cloud.compress.ranges import Range, method_from_text
 from ir import quantization as q
 from ir.dtype import DType
@@ -27,7 +28,6 @@ from ir.ops.activation import Activation, activate, activation_of
 from ir.passes.rewrite import fixed_like, rewrite, uses
 
 CLAMPS = (Activation.none, Activation.relu, Activation.relu6)  # that the stored result's bounds do
-MOST_BIAS = 2**30  # half of what int32 holds: the rest is for the sum of products
 BIAS_STEP = 2**-12  # of one in the stored result: how fine the bias of a channel of zeros is
 LEAST_MULTIPLIER = np.float16(2**-23)  # kernels' short way shifts no farther (int8/rescale.h)
 MOVES = ("reshape", "transpose", "max_pool2d", "slice", "broadcast_to")  # same scale in and out
@@ -35,7 +35,7 @@ MOVES = ("reshape", "transpose", "max_pool2d", "slice", "broadcast_to")  # same 
 
 @dataclass(frozen=True)
 class Stored:
-    """An int8 value and what its numbers mean: real = (stored - zero) * scale."""
+    """A value of integers and what these mean: real = (stored - zero) * scale."""
 
     value: Value
     scale: float
@@ -62,13 +62,20 @@ class Calibrated:
     ranges: Mapping[Value, Range]
     means: Mapping[Value, Array]
 
-    def quantized(self, *, keep_float: Sequence[str] = (), keep: Container[Node] = ()) -> Quantized:
-        """The int8 graph, but for nodes whose source or weight matches a pattern, and `keep`.
+    def quantized(
+        self,
+        *,
+        keep_float: Sequence[str] = (),
+        keep: Container[Node] = (),
+        form: Form = INT8,
+    ) -> Quantized:
+        """The graph with activations in `form`, but for nodes whose source or weight matches a
+        pattern, and `keep`.
 
         Raises GraphError for a pattern that matches nothing.
         """
         check_patterns(self.graph, keep_float)
-        walk = _Quantizer(self, keep_float, keep)
+        walk = _Quantizer(self, keep_float, keep, form)
         return Quantized(self.graph, walk.run(), walk.stored)
 
 
@@ -138,9 +145,12 @@ def _split_activations(graph: Graph) -> Graph:
 
 
 class _Quantizer:
-    """Walks the nodes; a value exists as float, as int8, or both, each made when first wanted."""
+    """Walks the nodes; a value exists as float, stored, or both, each made when first wanted."""
 
-    def __init__(self, found: Calibrated, keep_float: Sequence[str], keep: Container[Node]) -> None:
+    def __init__(
+        self, found: Calibrated, keep_float: Sequence[str], keep: Container[Node], form: Form
+    ) -> None:
+        self.form = form
         self.graph, self.ranges, self.means = found.graph, found.ranges, found.means
         self.keep_float, self.keep = keep_float, keep
         graph = found.graph
@@ -193,7 +203,8 @@ class _Quantizer:
         ):
             s = self.as_stored(x)
             attrs = {k: a for k, a in node.attrs.items() if k != "count_include_pad"}
-            return Stored(OPS["quantized_avg_pool2d"](s.value, **attrs), s.scale, s.zero)
+            y = OPS["quantized_avg_pool2d"](s.value, **attrs, **self.form.bounds)
+            return Stored(y, s.scale, s.zero)
         if node.op.family == "elementwise" and len(node.inputs) == 1:
             return self.lookup(node)
         return None
@@ -211,21 +222,19 @@ class _Quantizer:
         y_scale, y_zero = self.scale_of(node.results[0])
         bias = np.zeros(w.shape[axis]) if b is None else b.data  # type: ignore[attr-defined,union-attr]
         w8, w_scale, ends = self.weight(  # type: ignore[arg-type]
-            w, axis, np.abs(bias) / (s.scale * MOST_BIAS), s.scale / y_scale
+            w, axis, np.abs(bias) / (s.scale * self.form.most_bias), s.scale / y_scale
         )
         bias = bias - self.moved_by(node, w8, w_scale)
         attrs = {k: a for k, a in node.attrs.items() if k != "activation"}
-        low, high = clamp_bounds(node.attrs["activation"], y_scale, y_zero)
         y = OPS[f"quantized_{node.op.name}"](
             s.value,
             w8,
-            Constant(q.quantize_bias(bias, s.scale, w_scale)),
+            Constant(self.form.quantized_bias(bias, s.scale, w_scale)),
             *map(Constant, ends),
             **attrs,
             x_zero=s.zero,
             y_zero=y_zero,
-            low=low,
-            high=high,
+            **self.form.clamp_bounds(node.attrs["activation"], y_scale, y_zero),
         )
         return Stored(y, y_scale, y_zero)
 
@@ -256,13 +265,16 @@ class _Quantizer:
         a bias beyond 32 bits; a coarser weight is the smaller loss. Scales are a little larger than
         they need be, so that the multipliers are float16: 2 bytes a channel. A weight that several
         layers read has one scale for all of them, but for channels of zeros, whose scale is their
-        bias's alone.
+        bias's alone, and those that a layer scales by next to nothing.
         """
         fine = q.symmetric_scale(w.data, axis, BIAS_STEP / ratio)
         scale = np.maximum(fine, least).astype(np.float32)
         halves = np.maximum(q.halves_above(scale.astype(np.float64) * ratio), LEAST_MULTIPLIER)
         ends: tuple[Array, ...] = (halves,)
         if self.count[w] > 1 or not np.isfinite(halves).all():
+            short = scale * ratio < LEAST_MULTIPLIER
+            least_scale = float(LEAST_MULTIPLIER) * (1 + 2**-20) / ratio  # in float32 no less
+            scale = np.where(short, least_scale, scale).astype(np.float32)
             ends = q.channel_multipliers(ratio, scale, 1.0)
         else:
             scale = (halves.astype(np.float64) / ratio).astype(np.float32)
@@ -276,15 +288,16 @@ class _Quantizer:
             self.weights[key] = stored
         return self.weights[key], scale, ends
 
-    def binary(self, node: Node, y: Value) -> Stored | None:
-        """a op b in the scale of `y`: the result, or a clamp of it that its range carries out."""
+    def binary(self, node: Node, y: Value, kind: Activation = Activation.none) -> Stored | None:
+        """a op b in the scale of `y`: the result, or the clamp `kind` of it."""
         a, b = (self.operand(v) for v in node.inputs)
         if a is None or b is None:
             return None
         y_scale, y_zero = self.scale_of(y)
         attrs: dict[str, int] = {"a_zero": a.zero, "b_zero": b.zero, "y_zero": y_zero}
+        attrs |= self.form.clamp_bounds(kind, y_scale, y_zero)
         if node.op.name == "add":
-            attrs |= q.add_attrs(a.scale, b.scale, y_scale)
+            attrs |= q.add_attrs(a.scale, b.scale, y_scale, self.form.left_shift)
         else:
             attrs["multiplier"], attrs["shift"] = q.quantize_multiplier(a.scale * b.scale / y_scale)
         return Stored(OPS[f"quantized_{node.op.name}"](a.value, b.value, **attrs), y_scale, y_zero)
@@ -297,22 +310,14 @@ class _Quantizer:
         if not is_fixed(v):
             return None
         data: Array = v.data  # type: ignore[attr-defined]
-        scale, zero = q.affine_scale(float(data.min(initial=0)), float(data.max(initial=0)))
-        stored = OPS["quantize"].ref(data, scale=scale, zero_point=zero)
-        return Stored(Constant(stored), scale, zero)
+        scale, zero = self.form.scale_of(float(data.min(initial=0)), float(data.max(initial=0)))
+        return Stored(Constant(self.form.stored(data, scale, zero)), scale, zero)
 
     def concat(self, node: Node) -> Stored:
         scale, zero = self.scale_of(node.results[0])
-        parts = [self.rescaled(self.as_stored(v), scale, zero) for v in node.present_inputs]
+        given = [self.as_stored(v) for v in node.present_inputs]
+        parts = [self.form.rescaled(s.value, (s.scale, s.zero), (scale, zero)) for s in given]
         return Stored(OPS["concat"](*parts, **node.attrs), scale, zero)
-
-    def rescaled(self, s: Stored, scale: float, zero: int) -> Value:
-        if (s.scale, s.zero) == (scale, zero):
-            return s.value
-        multiplier, shift = q.quantize_multiplier(s.scale / scale)
-        return OPS["requantize"](  # type: ignore[no-any-return]
-            s.value, x_zero=s.zero, y_zero=zero, multiplier=multiplier, shift=shift
-        )
 
     def mean(self, node: Node) -> Stored | None:
         x, axes = node.inputs[0], node.attrs["axes"]
@@ -322,31 +327,44 @@ class _Quantizer:
             not isinstance(d, int) for d in sizes
         ):
             return None
-        s, (scale, zero) = self.as_stored(x), self.scale_of(node.results[0])
         count = int(np.prod(np.array(sizes, np.int64)))
+        if count > self.form.most_mean:
+            return None
+        s, (scale, zero) = self.as_stored(x), self.scale_of(node.results[0])
         multiplier, shift = q.mean_multiplier(s.scale, scale, count)
         y = OPS["quantized_mean"](
-            s.value, **node.attrs, x_zero=s.zero, y_zero=zero, multiplier=multiplier, shift=shift
-        )
+            s.value, **node.attrs, x_zero=s.zero, y_zero=zero, multiplier=multiplier, shift=shift,
+            **self.form.bounds,
+        )  # fmt: skip
         return Stored(y, scale, zero)
 
-    def lookup(self, node: Node) -> Stored:
+    def lookup(self, node: Node) -> Stored | None:
         x, kind = node.inputs[0], activation_of(node)
         made = x.node if x is not None else None
         if kind in CLAMPS and made and made.op.name in ("add", "mul") and self.count[x] == 1:
-            return self.binary(made, node.results[0])  # type: ignore[return-value, arg-type]
+            return self.binary(made, node.results[0], kind)
+        if self.form is not INT8:
+            return self.clamp(node, kind) if kind in CLAMPS else None  # too many for a table
         s = self.as_stored(x)  # type: ignore[arg-type]
         scale, zero = self.scale_of(node.results[0])
         table = q.lookup_table(function_of(node), (s.scale, s.zero), (scale, zero))
         return Stored(OPS["quantized_lookup"](s.value, Constant(table)), scale, zero)
 
+    def clamp(self, node: Node, kind: Activation) -> Stored:
+        s = self.as_stored(node.inputs[0])  # type: ignore[arg-type]
+        scale, zero = self.scale_of(node.results[0])
+        multiplier, shift = q.quantize_multiplier(s.scale / scale)
+        numbers = {"x_zero": s.zero, "y_zero": zero, "multiplier": multiplier, "shift": shift}
+        limits = self.form.clamp_bounds(kind, scale, zero)
+        return Stored(OPS["requantize"](s.value, **numbers, **limits), scale, zero)
+
     def scale_of(self, v: Value) -> tuple[float, int]:
-        return q.affine_scale(*self.ranges[v])
+        return self.form.scale_of(*self.ranges[v])
 
     def as_stored(self, v: Value) -> Stored:
         if v not in self.stored:
             scale, zero = self.scale_of(v)
-            y = OPS["quantize"](self.float[v], scale=scale, zero_point=zero)
+            y = self.form.stored(self.float[v], scale, zero)
             self.stored[v] = Stored(y, scale, zero)
         return self.stored[v]
 
@@ -364,12 +382,3 @@ def names_of(node: Node) -> list[str]:
 
 def function_of(node: Node) -> Callable[[Array], Array]:
     return lambda x: np.asarray(node.op.ref(x, **node.attrs))
-
-
-def clamp_bounds(kind: Activation, scale: float, zero: int) -> tuple[int, int]:
-    """The bounds of the stored result that do what the activation does."""
-    low = q.LOWEST if kind is Activation.none else max(q.LOWEST, zero)
-    high = q.HIGHEST
-    if kind is Activation.relu6:
-        high = max(low, min(high, round(6 / scale) + zero))
-    return low, high

@@ -15,6 +15,7 @@ from ir.graph import Array, Graph, Node
 
 Build = Callable[[Container[Node]], Quantized]  # the graph, with these nodes of its source float
 Score = Callable[[Graph], float]
+MOST_SPARED = 16  # of so many kept nodes at most each is tried as an integer one again
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ def keep_until(build: Build, score: Score, least: float, samples: Samples) -> Ke
     """As few nodes as a search by noise finds are kept float so that `score` is at least `least`.
 
     Nodes are ranked by the noise that each adds on `samples`. How many of the first must stay is
-    doubled until that is enough, then halved in between; so the result was scored itself, but
-    fewer of other nodes might do as well. None: even with all of them float it is not reached.
+    doubled until that is enough, then halved in between; of a few, those that turn out not to
+    matter are quantized again. The result was scored itself, but fewer of other nodes might do as
+    well. None: even with all of them float it is not reached.
     """
     first = build(())
     if (found := score(first.graph)) >= least:
@@ -49,7 +51,22 @@ def keep_until(build: Build, score: Score, least: float, samples: Samples) -> Ke
             best = Kept(made, ranked[:count], found, tried)
         else:
             low, count = count, count * 2
-    return None if best is None else Kept(best.quantized, best.nodes, best.score, tried)
+    if best is None:
+        return None
+    best = Kept(best.quantized, best.nodes, best.score, tried)
+    return _spared(best, build, score, least) if 1 < len(best.nodes) <= MOST_SPARED else best
+
+
+def _spared(kept: Kept, build: Build, score: Score, least: float) -> Kept:
+    """The same without nodes that need not stay float, the least noisy ones first."""
+    tried = kept.tried
+    for node in reversed(kept.nodes):
+        rest = tuple(n for n in kept.nodes if n is not node)
+        made = build(set(rest))
+        tried, found = tried + 1, score(made.graph)
+        if found >= least:
+            kept = Kept(made, rest, found, tried)
+    return Kept(kept.quantized, kept.nodes, kept.score, tried)
 
 
 def accuracy(answers: Array, labels: Array) -> float:

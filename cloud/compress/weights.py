@@ -7,6 +7,7 @@ that reads it back (`decompress`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from cloud.compress.quantize import Quantized, Stored, check_patterns, names_of
+from cloud.compress.rounding import Rounding, read_back
 from ir.compression import BLOCK, compress, exact_levels
 from ir.dtype import DType
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
@@ -22,6 +24,7 @@ from ir.passes.rewrite import rewrite
 
 LEAST = 256  # elements of a weight that is worth it
 SHORT = 4  # a row of as many saves little beside its scale, and one number alone fits any
+SMALL_SHARE = 0.02  # of all numbers: the smallest weights of so many have 8 bits, not 4
 DEFAULT_GROUP = {16: 0, 8: 0, 4: BLOCK}  # weights that share a scale; 0: a whole row
 
 
@@ -47,16 +50,21 @@ def compressed_weights(
     keep_float: Sequence[str] = (),
     keep: Container[Node] = (),
     exactly: bool = False,
+    store: WeightStore | None = None,
+    rounding: Rounding | None = None,
 ) -> Quantized:
     """The graph with its large fixed weights stored as `scheme` says; `exactly`: those alone that
-    lose nothing by that, in rows of one scale.
+    lose nothing by that, in rows of one scale. `store`: one for all graphs that share weights.
+    `rounding`: what samples say of layers' inputs, which their weights are then rounded for.
 
     Nodes in `keep`, and those whose source or weight matches a pattern of `keep_float`, keep
-    theirs. With 8 and 4 bits so do depthwise convolutions, whose weights are few, and vectors.
+    theirs. With 8 and 4 bits so do depthwise convolutions, whose weights are few, and vectors; of
+    4 bits the smallest weights have 8, for they cost little and the first layers are among them.
     Raises GraphError for a pattern that matches nothing.
     """
     check_patterns(graph, keep_float)
-    walk = _Compressor(scheme, exactly)
+    walk = store or WeightStore(scheme, exactly, rounding)
+    walk.spare_small(graph)
     stored: dict[Value, Value] = {}
 
     def change(node: Node, inputs: Sequence[Value | None]) -> Value | None:
@@ -70,24 +78,47 @@ def compressed_weights(
     return Quantized(graph, new, {v: Stored(y, 1.0, 0) for v, y in stored.items()})
 
 
-class _Compressor:
-    """Makes nodes on stored weights; a weight that several nodes read is stored once."""
+class WeightStore:
+    """Makes nodes on stored weights; a weight that several nodes read, be it in several graphs, is
+    stored once."""
 
-    def __init__(self, scheme: Scheme, exactly: bool) -> None:
+    def __init__(self, scheme: Scheme, exactly: bool, rounding: Rounding | None = None) -> None:
         self.scheme, self.exactly = scheme, exactly
+        self.rounding = None if scheme.bits == 16 else rounding
         self.made: dict[tuple[Value, int], tuple[Value, Value | None] | None] = {}
-        self.attrs = {"bits": scheme.bits, "group": scheme.group}
+        self.names: Counter[str] = Counter()
+        self.small: set[Value] = set()
+
+    def spare_small(self, graph: Graph) -> None:
+        """Find the weights that have 8 bits in place of 4."""
+        if self.scheme.bits != 4 or self.exactly:
+            return
+        weights = sorted(graph.weights, key=lambda w: w.data.size)
+        total = np.cumsum([w.data.size for w in weights])
+        most = SMALL_SHARE * total[-1] if weights else 0
+        self.small = {w for w, n in zip(weights, total, strict=True) if n <= most}
+
+    def scheme_of(self, v: Value | None) -> Scheme:
+        return Scheme(8) if v in self.small else self.scheme
+
+    def attrs_of(self, v: Value | None) -> dict[str, int]:
+        scheme = self.scheme_of(v)
+        return {"bits": scheme.bits, "group": scheme.group}
 
     def changed(self, node: Node, inputs: Sequence[Value | None]) -> Value | None:
         name = node.op.name
         if name == "linear" and (found := self.stored(inputs[1], 1)):
-            attrs = {**self.attrs, "activation": node.attrs["activation"]}
-            return OPS["compressed_linear"](inputs[0], *found, inputs[2], **attrs)  # type: ignore[no-any-return]
+            attrs = {**self.attrs_of(inputs[1]), "activation": node.attrs["activation"]}
+            bias = self.corrected(node, inputs, found)
+            return OPS["compressed_linear"](inputs[0], *found, bias, **attrs)  # type: ignore[no-any-return]
         if name == "gather" and node.attrs["axis"] == 0 and (found := self.stored(inputs[0], 1)):
             w, scale = found
             size = inputs[0].shape[1] if inputs[0] is not None else 0
-            return OPS["compressed_gather"](w, inputs[1], scale, **self.attrs, size=size)  # type: ignore[no-any-return]
+            attrs = self.attrs_of(inputs[0])
+            return OPS["compressed_gather"](w, inputs[1], scale, **attrs, size=size)  # type: ignore[no-any-return]
         new = [self.read_back(node, v) for v in inputs]
+        if name == "conv2d" and new[1] is not inputs[1]:
+            new[2] = self.corrected(node, inputs, self.made[inputs[1], 1])  # type: ignore[index, arg-type]
         if all(a is b for a, b in zip(new, inputs, strict=True)):
             return None
         return node.op.node(new, node.attrs, node.source).results[0]
@@ -98,7 +129,19 @@ class _Compressor:
             return v
         few = self.scheme.bits != 16 and node.op.name == "depthwise_conv2d"
         found = None if few else self.stored(v, 1 if node.op.name == "conv2d" else v.rank - 1)
-        return v if found is None else OPS["decompress"](*found, **self.attrs, shape=v.shape)
+        return v if found is None else OPS["decompress"](*found, **self.attrs_of(v), shape=v.shape)
+
+    def corrected(
+        self, node: Node, inputs: Sequence[Value | None], found: tuple[Value, Value | None]
+    ) -> Value | None:
+        """The layer's bias, without what rounding its weight adds to the mean of its results."""
+        w, bias = inputs[1], inputs[2]
+        if self.rounding is None or w not in self.rounding.moments or found[1] is None:
+            return bias
+        scheme, n = self.scheme_of(w), int(w.shape[-1])  # type: ignore[union-attr, arg-type]
+        ends = (v.data for v in found)  # type: ignore[union-attr]
+        rows = read_back(*ends, n, scheme.bits, scheme.group)
+        return Constant(self.rounding.corrected(node, rows))
 
     def stored(self, v: Value | None, axes: int) -> tuple[Value, Value | None] | None:
         """Stored rows, over the first `axes` axes, and their scales. None: not this one."""
@@ -115,17 +158,22 @@ class _Compressor:
         if not np.isfinite(rows).all():
             return None  # the masks of attention
         try:
-            found = self._exact(rows) if self.exactly else self._compressed(rows)
+            found = self._exact(rows) if self.exactly else self._compressed(v, rows)
         except ValueError:  # beyond float16
             return None
         if found is None:
             return None
         data, scale = found
         name = v.name or "weight"
+        self.names[name] += 1  # more than once where it is stored in two ways
+        name += f".{self.names[name]}" if self.names[name] > 1 else ""
         return _leaf(name, data), None if scale is None else _leaf(f"{name}.scale", scale)
 
-    def _compressed(self, rows: Array) -> tuple[Array, Array | None]:
-        return compress(rows, self.scheme.bits, self.scheme.group)
+    def _compressed(self, v: Value, rows: Array) -> tuple[Array, Array | None]:
+        scheme = self.scheme_of(v)
+        if self.rounding is not None and v in self.rounding.moments:
+            return self.rounding.compressed(v, rows, scheme.bits, scheme.group)
+        return compress(rows, scheme.bits, scheme.group)
 
     def _exact(self, rows: Array) -> tuple[Array, Array | None] | None:
         """The same for rows that are such numbers already."""

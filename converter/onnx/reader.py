@@ -68,6 +68,9 @@ def _read(proto: Any, shapes: Shapes, outputs: Sequence[str], fixed: Mapping[str
     nodes = _needed(graph, wanted)
     problems = Problems(RULES, DOMAINS)
     opset = max((o.version for o in proto.opset_import if o.domain in DOMAINS), default=1)
+    newest = onnx.defs.onnx_opset_version()
+    if (own := max((o.version for o in proto.opset_import if not o.domain), default=1)) > newest:
+        raise ConvertError(f"opset {own}: onnx {onnx.__version__} knows none beyond {newest}")
     reader = Reader(opset=opset, read_into=_read_into)
     env = reader.names
     env |= {"": None} | {t.name: _initializer(onnx, t) for t in graph.initializer}

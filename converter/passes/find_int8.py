@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloud.compress.quantize import CLAMPS, MOST_BIAS, MOVES, Stored, clamp_bounds, function_of
+from cloud.compress.forms import INT8
+from cloud.compress.quantize import CLAMPS, MOVES, Stored, function_of
 from ir import quantization as q
 from ir.compression import exact_levels
 from ir.dtype import DType
@@ -136,7 +137,7 @@ class _Finder:
     def made(self, node: Node, kind: Activation, end: _Scale) -> Value | None:
         """The node, and a clamp behind it, on int8."""
         name = node.op.name
-        low, high = clamp_bounds(kind, end.scale, end.zero)
+        bounds = INT8.clamp_bounds(kind, end.scale, end.zero)
         if name in OUTPUT_AXIS:
             return self.layer(node, kind, end)
         inputs = [self.as_stored(v) for v in node.inputs]
@@ -144,7 +145,7 @@ class _Finder:
         if not given or len(given) != len(inputs):
             return None
         if name in ("add", "mul"):
-            return _binary(name, given, end, low, high)
+            return _binary(name, given, end, bounds)
         if kind is not Activation.none:
             return None
         if name == "concat":
@@ -179,20 +180,20 @@ class _Finder:
             return None
         w8, scale = found
         bias = np.zeros(len(scale)) if b is None else b.data  # type: ignore[attr-defined]
-        if (np.abs(bias) > s.scale * scale.astype(np.float64) * MOST_BIAS).any():
+        if (np.abs(bias) > s.scale * scale.astype(np.float64) * INT8.most_bias).any():
             return None
         reals = s.scale * scale.astype(np.float64) / end.scale
         if not (reals < q.MOST_MULTIPLIER).all():
             return None
         attrs = {k: a for k, a in node.attrs.items() if k != "activation"}
-        low, high = clamp_bounds(kind, end.scale, end.zero)
+        bounds = INT8.clamp_bounds(kind, end.scale, end.zero)
         ends = (
             q.quantize_bias(bias, s.scale, scale),
             *q.rounded_once(reals),
         )
         return OPS[f"quantized_{node.op.name}"](  # type: ignore[no-any-return]
             s.value, Weight(w8, name=w.name or "weight", trainable=False), *map(Constant, ends),
-            **attrs, x_zero=s.zero, y_zero=end.zero, low=low, high=high,
+            **attrs, x_zero=s.zero, y_zero=end.zero, **bounds,
         )  # fmt: skip
 
 
@@ -206,14 +207,16 @@ def _levels(w: Value, axis: int) -> tuple[Array, Array] | None:
     return np.ascontiguousarray(np.moveaxis(levels.reshape(data.shape), 0, axis)), scale
 
 
-def _binary(name: str, given: Sequence[Stored], end: _Scale, low: int, high: int) -> Value | None:
+def _binary(
+    name: str, given: Sequence[Stored], end: _Scale, bounds: dict[str, int]
+) -> Value | None:
     a, b = given
     most = (
         a.scale * b.scale if name == "mul" else max(a.scale, b.scale) / 2 ** (q.ADD_LEFT_SHIFT - 1)
     )
     if not most / end.scale < q.MOST_MULTIPLIER:
         return None
-    attrs = {"a_zero": a.zero, "b_zero": b.zero, "y_zero": end.zero, "low": low, "high": high}
+    attrs = {"a_zero": a.zero, "b_zero": b.zero, "y_zero": end.zero, **bounds}
     if name == "add":
         attrs |= q.add_attrs(a.scale, b.scale, end.scale)
     else:

@@ -18,11 +18,11 @@ from converter.tflite.rules.common import (
     UNSIGNED,
     as_int8,
     dequantized,
+    is_scaled,
     is_stored,
     is_wide,
     no_nan,
     real,
-    scale_of,
     stored,
 )
 from converter.tflite.rules.elementwise import plain_type
@@ -51,9 +51,9 @@ def read_tflite(source: Any, shapes: Shapes | None = None, outputs: Sequence[str
     path or bytes.
 
     Sizes that the file leaves free stay free where the graph allows it, else they are those that
-    the file was made with. Numbers without a sign and of 16 bits are so outside only: inputs are
-    uint8, and int32 for 16 bits. `shapes` replaces input shapes, `outputs` cuts the graph at
-    tensors. Raises ConvertError, or UnsupportedError that lists every operator without a rule.
+    the file was made with. Numbers without a sign are so outside only. `shapes` replaces input
+    shapes, `outputs` cuts the graph at tensors. Raises ConvertError, or UnsupportedError that lists
+    every operator without a rule.
     """
     data = read_file(source) if isinstance(source, (str, Path)) else bytes(source)
     try:
@@ -227,7 +227,8 @@ def _input(t: Tensor, name: str, asked: Sequence[int | str] | None, free: bool) 
     ]
     if any(isinstance(d, int) and d < 1 for d in dims):
         raise ConvertError(f"input {name!r} has shape {list(dims)}; want sizes of at least 1")
-    dtype = DType.of(np.zeros(0, t.element)) if _byte(t) else plain_type(t.element)
+    kept = _byte(t) or is_wide(t)
+    dtype = DType.of(np.zeros(0, t.element)) if kept else plain_type(t.element)
     return Value([d if isinstance(d, int) else symbol(d) for d in dims], dtype, name=name)
 
 
@@ -245,8 +246,6 @@ def _inside(v: Value, t: Tensor) -> Item:
     """A graph's input in the form that rules take (`rules.common`)."""
     if is_stored(t) and t.element == UNSIGNED:
         return flipped(OPS["cast"](v, to="i8"))
-    if is_wide(t):
-        return OPS["mul"](OPS["cast"](v, to="f32"), np.float32(scale_of(t)))  # type: ignore[no-any-return]
     return v
 
 
@@ -255,9 +254,6 @@ def _outside(item: Item, t: Tensor) -> Value:
     v = as_value(item)
     if is_stored(t) and t.element == UNSIGNED:
         return OPS["cast"](as_value(flipped(v)), to="u8")  # type: ignore[no-any-return]
-    if is_wide(t):
-        steps = OPS["round"](OPS["div"](v, np.float32(scale_of(t))))
-        return OPS["cast"](steps, to="i32")  # type: ignore[no-any-return]
     return v
 
 
@@ -318,7 +314,7 @@ class FileReader(Reader):
             return self._floats(no_nan(narrow(t.data), t), t)
         if is_stored(t):
             return as_int8(t.data)
-        return self._floats(dequantized(t.data, t), t) if is_wide(t) else t.data
+        return t.data
 
     def _floats(self, array: Array, t: Tensor) -> Item:
         """A weight where it has more than one element, the same one for the same bytes."""
@@ -351,8 +347,7 @@ def apply_rule(reader: Reader, call: Call, items: list[Any]) -> list[Any]:
             raise ConvertError(f"result {t.name!r}: {t.problem}, which is not supported")
     if name in MOVES:
         return _listed(MOVES[name](reader, call, *items))
-    eight = any(map(is_stored, (*call.ins, *call.outs)))
-    if eight and name in STORED:
+    if any(map(is_scaled, (*call.ins, *call.outs))) and name in STORED:
         found = STORED[name](reader, call, *items)
         if found is not None:
             return _listed(found)

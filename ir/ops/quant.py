@@ -1,4 +1,5 @@
-"""Between floats and int8, and int8 to int8, with TFLite's arithmetic; see docs/quantization.md."""
+"""Between floats and stored integers, and these to others, with TFLite's arithmetic; see
+docs/quantization.md. Numbers are int8 or, where operators say so, int16 with a zero point of 0."""
 
 from __future__ import annotations
 
@@ -9,13 +10,23 @@ import numpy as np
 from ir.dtype import DType
 from ir.errors import AttrError, DTypeError, ShapeError
 from ir.graph import shape_text
-from ir.op import NO_GRAD, case, exactly, floats, ints, op
+from ir.op import NO_GRAD, Case, case, exactly, floats, ints, op
 from ir.ops.elementwise import mul
 from ir.ops.reduce import reduce_sum
 from ir.ops.windows import check_equal
-from ir.quantization import HIGHEST, LOWEST, SHIFTS, round_half_away, scale_by_multiplier
+from ir.quantization import (
+    HIGHEST,
+    HIGHEST_16,
+    LOWEST,
+    LOWEST_16,
+    SHIFTS,
+    round_half_away,
+    scale_by_multiplier,
+)
 
 MAX_LEFT_SHIFT = 22  # 255 shifted so far still fits
+MAX_LEFT_SHIFT_16 = 15  # and 2^15
+BOUNDS = {DType.i8: (LOWEST, HIGHEST), DType.i16: (LOWEST_16, HIGHEST_16)}
 
 
 def int8s(*shape):
@@ -23,6 +34,17 @@ def int8s(*shape):
     return ints(*shape, low=LOWEST, high=HIGHEST + 1, dtype=DType.i8)
 
 
+def int16s(*shape):
+    """A sample input that uses all of int16."""
+    return ints(*shape, low=LOWEST_16, high=HIGHEST_16 + 1, dtype=DType.i16)
+
+
+def stored_case(*inputs, **attrs):
+    """A sample call; `low` and `high` are attributes of the operator."""
+    return Case(inputs, attrs)
+
+
+WIDE = {"low": LOWEST_16, "high": HIGHEST_16}
 EDGES = [0.5, -0.5, 1.5, -1.5, 0.49999997, 126.5, -128.5, 1e30, -1e30, np.inf, -np.inf, np.nan] * 2
 
 
@@ -37,6 +59,30 @@ def types(name, result, *wanted):
     return rule
 
 
+def stored_types(name, count, result=None):
+    """A type rule: `count` inputs of int8 or of int16, and attributes that such numbers allow."""
+
+    def rule(*dtypes, **attrs):
+        if dtypes not in ((DType.i8,) * count, (DType.i16,) * count):
+            raise DTypeError(f"{name}: inputs of {list(dtypes)}, want i8 or i16, all the same")
+        check_stored(name, dtypes[0], attrs)
+        return result or dtypes[0]
+
+    return rule
+
+
+def check_stored(name, dtype, attrs):
+    """Raise AttrError unless bounds and zero points are of `dtype`; the latter of int16 are 0."""
+    least, most = BOUNDS[dtype]
+    for attr, value in attrs.items():
+        if attr in ("low", "high") and not least <= value <= most:
+            raise AttrError(f"{name}: {attr} is {value}, want one from {least} to {most}")
+        if dtype is DType.i16 and attr.endswith(("zero", "zero_point")) and value != 0:
+            raise AttrError(f"{name}: {attr} is {value}, want 0 for numbers of 16 bits")
+        if dtype is DType.i16 and attr == "left_shift" and value > MAX_LEFT_SHIFT_16:
+            raise AttrError(f"{name}: left_shift is {value}, want at most {MAX_LEFT_SHIFT_16}")
+
+
 def check_numbers(name, **attrs):
     """Raise AttrError unless zero points, shifts, multipliers and bounds are in range."""
     for attr, value in attrs.items():
@@ -48,6 +94,8 @@ def check_numbers(name, **attrs):
             if not (math.isfinite(value) and value > 0):
                 raise AttrError(f"{name}: scale is {value}, want a finite number above 0")
             continue
+        elif attr in ("low", "high"):
+            allowed = range(LOWEST_16, HIGHEST_16 + 1)
         else:
             allowed = range(LOWEST, HIGHEST + 1)
         if value not in allowed:
@@ -58,9 +106,9 @@ def check_numbers(name, **attrs):
         raise AttrError(f"{name}: low is {attrs['low']}, want at most high, {attrs['high']}")
 
 
-def store(x, zero, low=LOWEST, high=HIGHEST):
-    """Integers, moved by the zero point and clamped, as int8."""
-    return np.clip(x + zero, low, high).astype(np.int8)
+def store(x, zero, low=LOWEST, high=HIGHEST, dtype=np.int8):
+    """Integers, moved by the zero point and clamped, as `dtype`."""
+    return np.clip(x + zero, low, high).astype(dtype)
 
 
 def _real_to_stored(x, scale, zero_point, low, high):
@@ -100,13 +148,17 @@ def quantize(x, *, scale=1.0, zero_point=0):
 @op(
     code=241,
     shape=_checked_same("dequantize"),
-    dtype=types("dequantize", DType.f32, DType.i8),
-    samples=[case(int8s(3, 7), scale=0.017, zero_point=5), case(int8s(20, 900), scale=0.1)],
-    kernels=("i8",),
+    dtype=stored_types("dequantize", 1, DType.f32),
+    samples=[
+        case(int8s(3, 7), scale=0.017, zero_point=5),
+        case(int8s(20, 900), scale=0.1),
+        case(int16s(3, 70), scale=0.0017),
+    ],
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def dequantize(x, *, scale=1.0, zero_point=0):
-    """y = (x - zero_point) * scale     x: i8 -> y: f32"""
+    """y = (x - zero_point) * scale     x: i8 or i16 -> y: f32"""
     return (x.astype(np.float32) - np.float32(zero_point)) * np.float32(scale)
 
 
@@ -193,22 +245,24 @@ def dequantize_weight(x, scale, *, axis=0):
 @op(
     code=245,
     shape=_checked_same("requantize"),
-    dtype=types("requantize", DType.i8, DType.i8),
+    dtype=stored_types("requantize", 1),
     samples=[
-        case(int8s(3, 50), x_zero=3, y_zero=-20, multiplier=1717986918, shift=0),
-        case(int8s(40), x_zero=-128, y_zero=-128, multiplier=1288490189, shift=2, high=60),
-        case(int8s(40), multiplier=1 << 30, shift=-2, low=-5),
+        stored_case(int8s(3, 50), x_zero=3, y_zero=-20, multiplier=1717986918, shift=0),
+        stored_case(int8s(40), x_zero=-128, y_zero=-128, multiplier=1288490189, shift=2, high=60),
+        stored_case(int8s(40), multiplier=1 << 30, shift=-2, low=-5),
+        stored_case(int16s(3, 50), multiplier=1717986918, shift=0, **WIDE),
+        stored_case(int16s(40), multiplier=1288490189, shift=2, low=0, high=30000),
     ],
-    kernels=("i8",),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def requantize(x, *, x_zero=0, y_zero=0, multiplier=1 << 30, shift=1, low=LOWEST, high=HIGHEST):
-    """y = (x - x_zero) * multiplier / 2^31 * 2^shift + y_zero     x: i8 -> y: i8
+    """y = (x - x_zero) * multiplier / 2^31 * 2^shift + y_zero     x: i8 or i16 -> y of its type
 
     Another scale for the same numbers; TFLite's Requantize.
     """
     moved = x.astype(np.int64) - x_zero
-    return store(scale_by_multiplier(moved, multiplier, shift), y_zero, low, high)
+    return store(scale_by_multiplier(moved, multiplier, shift), y_zero, low, high, x.dtype)
 
 
 def _lookup_shape(x, table):
@@ -227,3 +281,22 @@ def _lookup_shape(x, table):
 def quantized_lookup(x, table):
     """y = table[x + 128], any function of one number     x: i8, table: i8 [256] -> y: i8"""
     return table[x.astype(np.int64) - LOWEST]
+
+
+@op(
+    code=257,
+    shape=_checked_same("quantize_16"),
+    dtype=types("quantize_16", DType.i16, DType.f32),
+    samples=[
+        case((3, 7), scale=0.00017),
+        case((20, 90), low=-300.0, high=300.0, scale=0.005),
+        case(exactly([*EDGES, 32766.5, -32768.5, 32767.6])),
+    ],
+    grad=NO_GRAD,
+)
+def quantize_16(x, *, scale=1.0):
+    """y = round(x / scale) in int16, halves away from zero     x: f32 -> y: i16
+
+    Out of range saturates, and NaN becomes the lowest. Activations of TFLite's int16x8.
+    """
+    return _real_to_stored(x, scale, 0, LOWEST_16, HIGHEST_16).astype(np.int16)

@@ -1,5 +1,8 @@
 """Layers on int8 with TFLite's arithmetic, so that files and accelerators of that world agree.
 
+Activations of 16 bits with weights of 8 are the same operators, with a zero point of 0, biases of
+int64 and sums that 64 bits hold; `scale_sum` brings these back, with one rounding.
+
 Activations have one scale and zero point (attributes); weights one scale a channel and no zero
 point; accumulators are int32 and come back to int8 by a fixed-point multiplier and a shift, which
 ir/quantization.py makes from scales; a layer's may also be one float16 a channel, whose integers
@@ -13,12 +16,28 @@ import numpy as np
 from ir.dtype import DType
 from ir.errors import AttrError, DTypeError, ShapeError
 from ir.graph import shape_text
-from ir.op import NO_GRAD, case, exactly, ints, op
+from ir.op import NO_GRAD, exactly, ints, op
 from ir.ops.conv import conv2d, depthwise_conv2d
-from ir.ops.quant import check_numbers, int8s, store, types
+from ir.ops.quant import (
+    WIDE,
+    check_numbers,
+    check_stored,
+    int8s,
+    int16s,
+    store,
+    stored_case,
+    stored_types,
+)
 from ir.ops.rules import broadcast
 from ir.ops.windows import check_attrs, check_equal, check_image, pad_image, taps, window_count
-from ir.quantization import HIGHEST, LOWEST, half_multipliers, scale_by_multiplier, wrap32
+from ir.quantization import (
+    HIGHEST,
+    LOWEST,
+    half_multipliers,
+    scale_by_multiplier,
+    scale_sum,
+    wrap32,
+)
 
 
 def _layer(x, w, k, reach=8, **attrs):
@@ -26,7 +45,7 @@ def _layer(x, w, k, reach=8, **attrs):
     bias = ints(k, low=-2000, high=2000)
     multiplier = ints(k, low=2**30, high=2**31)
     shift = ints(k, low=-reach - 1, high=-reach + 2)
-    return case(int8s(*x), int8s(*w), bias, multiplier, shift, **attrs)
+    return stored_case(int8s(*x), int8s(*w), bias, multiplier, shift, **attrs)
 
 
 def _halves(x, w, k, reach=8, **attrs):
@@ -34,7 +53,22 @@ def _halves(x, w, k, reach=8, **attrs):
     real = 3 * 2.0**-reach * (np.arange(1, k + 1) * 0.618 % 1)
     real[0] = 3 * 2.0**-24
     bias = ints(k, low=-2000, high=2000)
-    return case(int8s(*x), int8s(*w), bias, exactly(real, DType.f16), **attrs)
+    return stored_case(int8s(*x), int8s(*w), bias, exactly(real, DType.f16), **attrs)
+
+
+def _wide(x, w, k, reach=9, **attrs):
+    """A sample of a layer on 16 bits; its sums are about 2^reach times as large."""
+    bias = ints(k, low=-3_000_000, high=3_000_000, dtype=DType.i64)
+    multiplier = ints(k, low=2**30, high=2**31)
+    shift = ints(k, low=-reach - 1, high=-reach + 2)
+    return stored_case(int16s(*x), int8s(*w), bias, multiplier, shift, **{**WIDE, **attrs})
+
+
+def _farthest(rows, depth):
+    """A linear layer on 16 bits whose sums are as far from 0 as they can be: beyond 32 bits."""
+    x = np.full((rows, depth), -(2**15))
+    ends = exactly([2**40], DType.i64), exactly([2**30], DType.i32), exactly([-27], DType.i32)
+    return stored_case(exactly(x, DType.i16), exactly(x[:1] * 0 - 128, DType.i8), *ends, **WIDE)
 
 
 def _check_layer(name, k, bias, multiplier, shift, **attrs):
@@ -47,21 +81,28 @@ def _check_layer(name, k, bias, multiplier, shift, **attrs):
 def _layer_types(name):
     i8, i32 = DType.i8, DType.i32
 
-    def rule(x, w, bias, multiplier, shift, **_):
-        found = (x, w, bias, multiplier, shift)
-        if found not in ((i8, i8, i32, i32, i32), (i8, i8, i32, DType.f16, None)):
+    biases = {i8: i32, DType.i16: DType.i64}
+
+    def rule(x, w, bias, multiplier, shift, **attrs):
+        ends = (multiplier, shift)
+        if w is not i8 or biases.get(x) is not bias or ends not in ((i32, i32), (DType.f16, None)):
             raise DTypeError(
-                f"{name}: inputs of {list(found)}, want i8, i8, i32, then two of i32 or one of f16"
+                f"{name}: inputs of {[x, w, bias, *ends]}, want i8, i8, i32 or i16, i8, i64, then "
+                "two of i32 or one of f16"
             )
-        return i8
+        check_stored(name, x, attrs)
+        return x
 
     return rule
 
 
 def _finish(sums, bias, multiplier, shift, y_zero, low, high):
-    """Exact sums [..,k], held in float64, to int8."""
+    """Exact sums [..,k], held in float64, to int8 or, where the bias has 64 bits, int16."""
     if shift is None:
         multiplier, shift = half_multipliers(multiplier)
+    if bias.dtype == np.int64:
+        total = sums.astype(np.int64) + bias
+        return store(scale_sum(total, multiplier, shift), 0, low, high, np.int16)
     accumulator = wrap32(sums.astype(np.int64) + bias)
     return store(scale_by_multiplier(accumulator, multiplier, shift), y_zero, low, high)
 
@@ -93,8 +134,12 @@ def _conv_shape(
         _layer((3, 1, 2, 21), (34, 1, 1, 21), 34, x_zero=5, y_zero=-7),
         _layer((2, 1, 1, 6), (5, 1, 1, 6), 5, pads=(0, 1, 0, 0), x_zero=5),
         _halves((1, 6, 6, 34), (19, 3, 3, 34), 19, reach=10, pads=(1, 1, 1, 1), x_zero=-20),
+        _wide((1, 5, 6, 3), (4, 3, 3, 3), 4, pads=(1, 1, 0, 1)),
+        _wide((2, 5, 6, 4), (6, 3, 2, 2), 6, groups=2, strides=(2, 1), low=0),
+        _wide((1, 4, 4, 70), (19, 3, 3, 70), 19, 11, dilations=(2, 1), pads=(2, 1, 2, 1)),
+        _wide((1, 3, 5, 33), (17, 1, 1, 33), 17),
     ],
-    kernels=("i8",),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def quantized_conv2d(
@@ -115,7 +160,8 @@ def quantized_conv2d(
 ):
     """y = (conv2d(x - x_zero, w) + bias) * multiplier / 2^31 * 2^shift + y_zero, clamped
 
-    x: i8 [n,h,w,c], w: i8 [k,r,s,c/groups], bias, multiplier, shift: i32 [k] -> y: i8 [n,p,q,k].
+    x: i8 [n,h,w,c], w: i8 [k,r,s,c/groups], bias, multiplier, shift: i32 [k] -> y: i8 [n,p,q,k];
+    or x and y: i16, bias: i64.
     Without a shift multiplier is f16 and stands for itself.
     Sizes and attributes as in conv2d; places beyond the image hold x_zero. Jacob et al. 2018.
     """
@@ -150,8 +196,10 @@ def _depthwise_shape(
         _layer((1, 5, 5, 17), (3, 3, 17), 17, pads=(1, 1, 1, 1), x_zero=-20, y_zero=-128),
         _layer((1, 7, 6, 40), (5, 5, 40), 40, strides=(2, 2), pads=(2, 2, 2, 2), x_zero=127),
         _halves((1, 5, 5, 17), (3, 3, 17), 17, pads=(1, 1, 1, 1), x_zero=-20),
+        _wide((1, 5, 6, 9), (3, 2, 9), 9, 7, pads=(1, 0, 2, 1), strides=(2, 1)),
+        _wide((2, 5, 5, 37), (3, 3, 37), 37, 8, pads=(1, 1, 1, 1), high=20000),
     ],
-    kernels=("i8",),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def quantized_depthwise_conv2d(
@@ -201,8 +249,11 @@ def _linear_shape(x, w, bias, multiplier, shift, **attrs):
         _layer((5, 3, 37), (21, 37), 21, x_zero=-7, y_zero=-128),
         _halves((5, 37), (21, 37), 21, x_zero=-7, y_zero=-128),
         _halves((12, 37), (3, 37), 3, reach=9, x_zero=6),
+        _wide((5, 3, 37), (21, 37), 21, low=-30000),
+        _wide((2, 1300), (5, 1300), 5, 12),
+        _farthest(3, 1300),
     ],
-    kernels=("i8",),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def quantized_linear(
@@ -231,17 +282,22 @@ ADD = {
 }  # fmt: skip
 
 
+ADD_16 = {**ADD, **WIDE, "a_zero": 0, "b_zero": 0, "y_zero": 0, "left_shift": 15, "y_shift": -13}
+
+
 @op(
     code=253,
     shape=_binary_shape("quantized_add"),
     samples=[
-        case(int8s(3, 50), int8s(3, 50), **ADD),
-        case(int8s(20, 900), int8s(20, 900), **ADD),
-        case(int8s(2, 1, 5), int8s(3, 1), **ADD, low=-20, high=99),
-        case(int8s(3, 4), int8s(4), **{**ADD, "y_shift": -19, "a_zero": -128}),
+        stored_case(int8s(3, 50), int8s(3, 50), **ADD),
+        stored_case(int8s(20, 900), int8s(20, 900), **ADD),
+        stored_case(int8s(2, 1, 5), int8s(3, 1), **ADD, low=-20, high=99),
+        stored_case(int8s(3, 4), int8s(4), **{**ADD, "y_shift": -19, "a_zero": -128}),
+        stored_case(int16s(3, 50), int16s(3, 50), **ADD_16),
+        stored_case(int16s(2, 3, 5), int16s(3, 1), **{**ADD_16, "low": 0}),
     ],
-    dtype=types("quantized_add", DType.i8, DType.i8, DType.i8),
-    kernels=("i8",),
+    dtype=stored_types("quantized_add", 2),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def quantized_add(
@@ -273,20 +329,26 @@ def quantized_add(
         )
     ]
     total = wrap32(terms[0] + terms[1])
-    return store(scale_by_multiplier(total, y_multiplier, y_shift), y_zero, low, high)
+    return store(scale_by_multiplier(total, y_multiplier, y_shift), y_zero, low, high, a.dtype)
 
 
 @op(
     code=254,
     shape=_binary_shape("quantized_mul"),
     samples=[
-        case(int8s(3, 50), int8s(3, 50), a_zero=3, b_zero=-7, y_zero=1, shift=-6),
-        case(int8s(2, 3, 3, 5), int8s(2, 1, 1, 5), b_zero=-128, shift=-7, multiplier=1503238553),
-        case(int8s(2, 3, 2, 37), int8s(2, 1, 1, 37), a_zero=5, b_zero=-128, shift=-7),
-        case(int8s(1, 21), int8s(3, 1), b_zero=4, y_zero=-9, high=20),
+        stored_case(int8s(3, 50), int8s(3, 50), a_zero=3, b_zero=-7, y_zero=1, shift=-6),
+        stored_case(
+            int8s(2, 3, 3, 5), int8s(2, 1, 1, 5), b_zero=-128, shift=-7, multiplier=1503238553
+        ),
+        stored_case(int8s(2, 3, 2, 37), int8s(2, 1, 1, 37), a_zero=5, b_zero=-128, shift=-7),
+        stored_case(int8s(1, 21), int8s(3, 1), b_zero=4, y_zero=-9, high=20),
+        stored_case(int16s(3, 50), int16s(3, 50), shift=-14, **WIDE),
+        stored_case(
+            int16s(2, 3, 2, 37), int16s(2, 1, 1, 37), shift=-15, multiplier=1503238553, **WIDE
+        ),
     ],
-    dtype=types("quantized_mul", DType.i8, DType.i8, DType.i8),
-    kernels=("i8",),
+    dtype=stored_types("quantized_mul", 2),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def quantized_mul(
@@ -297,7 +359,7 @@ def quantized_mul(
     a, b: i8 -> y: i8, stretched by the numpy rule
     """
     product = (a.astype(np.int64) - a_zero) * (b.astype(np.int64) - b_zero)
-    return store(scale_by_multiplier(product, multiplier, shift), y_zero, low, high)
+    return store(scale_by_multiplier(product, multiplier, shift), y_zero, low, high, a.dtype)
 
 
 def _mean_shape(x, *, axes, keep_dims, **attrs):
@@ -313,10 +375,10 @@ def _mean_shape(x, *, axes, keep_dims, **attrs):
 @op(
     code=255,
     shape=_mean_shape,
-    dtype=types("quantized_mean", DType.i8, DType.i8),
+    dtype=stored_types("quantized_mean", 1),
     samples=[
-        case(int8s(2, 3, 4, 5), x_zero=3, y_zero=-5, multiplier=1431655765, shift=-3),
-        case(
+        stored_case(int8s(2, 3, 4, 5), x_zero=3, y_zero=-5, multiplier=1431655765, shift=-3),
+        stored_case(
             int8s(1, 7, 7, 19),
             keep_dims=True,
             multiplier=1402438300,
@@ -324,10 +386,13 @@ def _mean_shape(x, *, axes, keep_dims, **attrs):
             x_zero=-128,
             y_zero=-99,
         ),
-        case(int8s(3, 8), axes=(1,), multiplier=1 << 30, shift=-2),
-        case(int8s(2, 5, 5, 8), x_zero=-128, y_zero=-128, multiplier=1374389535, shift=-4, high=50),
+        stored_case(int8s(3, 8), axes=(1,), multiplier=1 << 30, shift=-2),
+        stored_case(
+            int8s(2, 5, 5, 8), x_zero=-128, y_zero=-128, multiplier=1374389535, shift=-4, high=50
+        ),
+        stored_case(int16s(2, 5, 5, 8), multiplier=1374389535, shift=-4, **WIDE),
     ],
-    kernels=("i8",),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def quantized_mean(
@@ -348,7 +413,7 @@ def quantized_mean(
     neighbours, in order: (1, 2) is global average pooling.
     """
     sums = np.sum(x.astype(np.int64) - x_zero, axis=tuple(axes), keepdims=keep_dims)
-    return store(scale_by_multiplier(wrap32(sums), multiplier, shift), y_zero, low, high)
+    return store(scale_by_multiplier(wrap32(sums), multiplier, shift), y_zero, low, high, x.dtype)
 
 
 def _pool_shape(x, *, size, strides, pads, low, high):
@@ -364,13 +429,16 @@ def _pool_shape(x, *, size, strides, pads, low, high):
 @op(
     code=256,
     shape=_pool_shape,
-    dtype=types("quantized_avg_pool2d", DType.i8, DType.i8),
+    dtype=stored_types("quantized_avg_pool2d", 1),
     samples=[
-        case(int8s(1, 4, 6, 3)),
-        case(int8s(2, 5, 6, 9), size=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1), low=-90, high=80),
-        case(int8s(1, 5, 5, 17), size=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1)),
+        stored_case(int8s(1, 4, 6, 3)),
+        stored_case(
+            int8s(2, 5, 6, 9), size=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1), low=-90, high=80
+        ),
+        stored_case(int8s(1, 5, 5, 17), size=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1)),
+        stored_case(int16s(1, 5, 5, 7), size=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1), **WIDE),
     ],
-    kernels=("i8",),
+    kernels=("i8", "i16"),
     grad=NO_GRAD,
 )
 def quantized_avg_pool2d(
@@ -388,4 +456,4 @@ def quantized_avg_pool2d(
     total = sum(padded[at] for _, _, at in places)
     count = np.maximum(sum(inside[at] for _, _, at in places), 1)
     mean = np.sign(total) * ((np.abs(total) + count // 2) // count)
-    return store(mean, 0, low, high)
+    return store(mean, 0, low, high, x.dtype)

@@ -19,16 +19,23 @@ enum class DType : uint8_t {
   i64 = 6,
   boolean = 7,
   f64 = 8,
-  tape = 9
+  tape = 9,
+  i16 = 10
 };
 
 constexpr size_t size_of(DType dtype) {
-  constexpr size_t kSizes[] = {0, 4, 2, 1, 1, 4, 8, 1, 8, 8};
+  constexpr size_t kSizes[] = {0, 4, 2, 1, 1, 4, 8, 1, 8, 8, 2};
   return kSizes[static_cast<int>(dtype)];
 }
 
+// Whether a number is that of a type of elements.
+constexpr bool is_dtype(int code) {
+  return code > static_cast<int>(DType::none) && code <= static_cast<int>(DType::i16) &&
+         code != static_cast<int>(DType::tape);
+}
+
 constexpr const char* name_of(DType dtype) {
-  constexpr const char* kNames[] = {"none", "f32", "f16", "i8", "u8", "i32", "i64", "bool", "f64", "tape"};
+  constexpr const char* kNames[] = {"none", "f32", "f16", "i8", "u8", "i32", "i64", "bool", "f64", "tape", "i16"};
   return kNames[static_cast<int>(dtype)];
 }
 
@@ -57,6 +64,7 @@ struct Tensor {
   }
   float* f32() const { return as<float>(); }
   int8_t* i8() const { return as<int8_t>(); }
+  int16_t* i16() const { return as<int16_t>(); }
   int32_t* i32() const { return as<int32_t>(); }
 };
 

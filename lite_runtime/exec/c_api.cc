@@ -19,7 +19,7 @@ using lite::SessionOptions;
 using lite::Status;
 using lite::Tensor;
 
-static_assert(LITE_CANCELLED == static_cast<int>(Status::kCancelled) && LITE_TAPE == static_cast<int>(DType::tape) &&
+static_assert(LITE_CANCELLED == static_cast<int>(Status::kCancelled) && LITE_I16 == static_cast<int>(DType::i16) &&
                   LITE_MAX_RANK == lite::kMaxRank,
               "lite.h and the runtime agree");
 
@@ -134,7 +134,7 @@ int32_t find(uint32_t count, const char* wanted, NameOf name_of) {
 const char* lite_version(void) { return LITE_VERSION; }
 
 const char* lite_dtype_name(int32_t dtype) {
-  return dtype >= LITE_F32 && dtype <= LITE_TAPE ? lite::name_of(static_cast<DType>(dtype)) : nullptr;
+  return dtype >= LITE_F32 && dtype <= LITE_I16 ? lite::name_of(static_cast<DType>(dtype)) : nullptr;
 }
 
 lite_options lite_default_options(void) { return {sizeof(lite_options), 2, 0, "auto", 0, 0, 0, 100000}; }
@@ -246,7 +246,7 @@ lite_status lite_set_input(lite_session* s, int32_t entry, int32_t input, const 
   if (!below(input, e->inputs())) return refuse(s, "input", input, e->inputs());
   const char* name = e->input_name(static_cast<uint32_t>(input));
   Tensor tensor;
-  bool good = given->dtype >= LITE_F32 && given->dtype <= LITE_F64 && given->rank >= 0 && given->rank <= LITE_MAX_RANK;
+  bool good = lite::is_dtype(given->dtype) && given->rank >= 0 && given->rank <= LITE_MAX_RANK;
   int64_t elements = 1;
   for (int i = 0; good && i < given->rank; ++i) {
     good = given->shape[i] >= 0 && (elements *= std::max(given->shape[i], 1)) <= lite::kMaxElements;

@@ -63,7 +63,6 @@ class Verifier {
   bool is_word(int32_t word) const { return is_number(word) || expression_of(word) < length(index_.expressions()); }
   bool is_size(int32_t word) const { return is_word(word) && (!is_number(word) || word >= 0); }
 
-  static bool is_dtype(uint8_t code) { return code >= 1 && code <= static_cast<uint8_t>(DType::f64); }
   static bool is_tape(const format::Value& value) {
     return value.dtype() == static_cast<uint8_t>(DType::tape) && value.rank() == 0;
   }

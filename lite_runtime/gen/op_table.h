@@ -144,6 +144,7 @@ enum Code : uint16_t {
   quantized_mul = 254,
   quantized_mean = 255,
   quantized_avg_pool2d = 256,
+  quantize_16 = 257,
   assign = 279,
   sgd_step = 280,
   momentum_step = 281,
@@ -707,6 +708,9 @@ struct quantized_avg_pool2d_attrs {
   int32_t low;
   int32_t high;
 };
+struct quantize_16_attrs {
+  float scale;
+};
 struct assign_attrs {
 };
 struct sgd_step_attrs {
@@ -945,6 +949,7 @@ struct formula_attrs {
   X(quantized_mul) \
   X(quantized_mean) \
   X(quantized_avg_pool2d) \
+  X(quantize_16) \
   X(assign) \
   X(sgd_step) \
   X(momentum_step) \
@@ -1134,6 +1139,7 @@ struct formula_attrs {
   X(depthwise_conv2d_dw, f32) \
   X(max_pool2d, f32) \
   X(max_pool2d, i8) \
+  X(max_pool2d, i16) \
   X(max_pool2d_dx, f32) \
   X(max_pool2d_at, f32) \
   X(avg_pool2d, f32) \
@@ -1154,21 +1160,31 @@ struct formula_attrs {
   X(attention, f32) \
   X(quantize, f32) \
   X(dequantize, i8) \
+  X(dequantize, i16) \
   X(fake_quantize, f32) \
   X(fake_quantize_dx, f32) \
   X(dequantize_weight, i8) \
   X(requantize, i8) \
+  X(requantize, i16) \
   X(quantized_lookup, i8) \
   X(compressed_linear, f32) \
   X(compressed_gather, any) \
   X(decompress, any) \
   X(quantized_conv2d, i8) \
+  X(quantized_conv2d, i16) \
   X(quantized_depthwise_conv2d, i8) \
+  X(quantized_depthwise_conv2d, i16) \
   X(quantized_linear, i8) \
+  X(quantized_linear, i16) \
   X(quantized_add, i8) \
+  X(quantized_add, i16) \
   X(quantized_mul, i8) \
+  X(quantized_mul, i16) \
   X(quantized_mean, i8) \
+  X(quantized_mean, i16) \
   X(quantized_avg_pool2d, i8) \
+  X(quantized_avg_pool2d, i16) \
+  X(quantize_16, f32) \
   X(assign, any) \
   X(sgd_step, f32) \
   X(momentum_step, f32) \
@@ -1330,6 +1346,7 @@ struct formula_attrs {
   {"quantized_mul", 254, 2, 2, 1, 0, false, "iiiiiii", {0}}, \
   {"quantized_mean", 255, 1, 1, 1, 0, false, "Ibiiiiii", {0}}, \
   {"quantized_avg_pool2d", 256, 1, 1, 1, 0, false, "IIIii", {0}}, \
+  {"quantize_16", 257, 1, 1, 1, 0, false, "f", {0}}, \
   {"assign", 279, 2, 2, 1, 1, false, "", {0}}, \
   {"sgd_step", 280, 3, 3, 1, 1, false, "f", {0}}, \
   {"momentum_step", 281, 4, 4, 2, 2, false, "fbf", {0}}, \

@@ -9,8 +9,8 @@ namespace lite {
 namespace {
 
 namespace dtype_of {  // the word in a kernel's name -> its type
-constexpr DType f32 = DType::f32, i8 = DType::i8, i32 = DType::i32, i64 = DType::i64, boolean = DType::boolean,
-                any = DType::none;
+constexpr DType f32 = DType::f32, i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64,
+                boolean = DType::boolean, any = DType::none;
 }
 
 // Whether this build has the kernels of an operator: one for chosen models leaves out all others.

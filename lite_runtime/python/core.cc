@@ -49,6 +49,7 @@ const DTypeRow kDTypes[] = {
     {LITE_I8, twin(nb::dlpack::dtype_code::Int, 8)},     {LITE_U8, twin(nb::dlpack::dtype_code::UInt, 8)},
     {LITE_I32, twin(nb::dlpack::dtype_code::Int, 32)},   {LITE_I64, twin(nb::dlpack::dtype_code::Int, 64)},
     {LITE_BOOL, twin(nb::dlpack::dtype_code::Bool, 8)},  {LITE_F64, twin(nb::dlpack::dtype_code::Float, 64)},
+    {LITE_I16, twin(nb::dlpack::dtype_code::Int, 16)},
 };
 
 int32_t code_of(nb::dlpack::dtype dtype) {
@@ -58,7 +59,12 @@ int32_t code_of(nb::dlpack::dtype dtype) {
   return 0;  // no type of a model file: the session refuses it
 }
 
-nb::dlpack::dtype dtype_of(int32_t code) { return kDTypes[code - 1].twin; }
+nb::dlpack::dtype dtype_of(int32_t code) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.code == code) return row.twin;
+  }
+  return {};  // no tensor of a model's ends is a tape
+}
 
 // A copy of a tensor that Python will own.
 struct Result {

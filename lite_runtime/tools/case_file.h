@@ -90,7 +90,7 @@ class CaseReader {
   CaseTensor tensor() {
     CaseTensor t;
     const int32_t dtype = word();
-    if (dtype < 0 || dtype > static_cast<int>(DType::f64)) ok_ = false;
+    if (dtype != 0 && !is_dtype(dtype)) ok_ = false;
     if (dtype == 0 || !ok_) return t;
     t.dtype = static_cast<DType>(dtype);
     t.shape.size = word();

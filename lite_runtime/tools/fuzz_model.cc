@@ -46,7 +46,7 @@ bool set_inputs(lite_session* session, int32_t entry, std::vector<std::vector<ui
     }
     const bool narrow = tensor.dtype == LITE_I8 || tensor.dtype == LITE_U8 || tensor.dtype == LITE_BOOL;
     const bool wide = tensor.dtype == LITE_I64 || tensor.dtype == LITE_F64;
-    const size_t width = narrow ? 1 : tensor.dtype == LITE_F16 ? 2 : wide ? 8 : 4;
+    const size_t width = narrow ? 1 : tensor.dtype == LITE_F16 || tensor.dtype == LITE_I16 ? 2 : wide ? 8 : 4;
     std::vector<uint8_t>& bytes = memory[static_cast<size_t>(i)];
     bytes.assign(elements * width + 1, 0);
     for (size_t k = 0; k < elements; k += 2) bytes[k * width] = 1;  // 0, 1, or of floats the least there is

@@ -1,6 +1,6 @@
 // The types of lite.js.
 
-export type DType = "f32" | "f16" | "i8" | "u8" | "i32" | "i64" | "bool" | "f64";
+export type DType = "f32" | "f16" | "i8" | "u8" | "i32" | "i64" | "bool" | "f64" | "i16";
 
 /** float16 lies in a Uint16Array, as bits; bool in a Uint8Array, as 0 and 1. */
 export type TypedArray =

@@ -21,7 +21,7 @@ export class Tensor {
   }
 }
 
-/** The typed array of each type of elements. */
+/** The typed array of each type of elements, in the order of lite.h's numbers. */
 export const ARRAYS = {
   f32: Float32Array,
   f16: Uint16Array, // bits: JavaScript knows no such numbers
@@ -31,6 +31,8 @@ export const ARRAYS = {
   i64: BigInt64Array,
   bool: Uint8Array, // of 0 and 1
   f64: Float64Array,
+  tape: undefined, // between nodes alone
+  i16: Int16Array,
 };
 
 const isSingle = (value) => ["number", "bigint", "boolean"].includes(typeof value);

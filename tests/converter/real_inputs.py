@@ -111,13 +111,14 @@ def mels(samples: Array) -> Array:
     return (np.maximum(loud, loud.max() - 80) / 10 + 2).astype(np.float32)
 
 
-def loud_mels(samples: Array) -> Array:
-    """[900, 120] of the first 9 seconds at 16 kHz as DNSMOS takes them: decibels of mel bands to
-    8,000 Hz below the loudest one, at least -80, from 1 down."""
-    padded = np.pad(samples[: 16000 * 9], 160)
-    starts = np.arange(900) * 160
-    pieces = padded[starts[:, None] + np.arange(321)] * np.hanning(322)[:321]
-    power = np.abs(np.fft.rfft(pieces)) ** 2 @ _mel_bands(321, 120, 0, 8000)
+def loud_mels(samples: Array, frames: int = 900, bands: int = 120, step: int = 160) -> Array:
+    """[frames, bands] of numbers at 16 kHz as DNSMOS and AECMOS take them: decibels of mel bands to
+    8,000 Hz below the loudest one, at least -80, from 1 down, in windows of two steps."""
+    points = 2 * step + 1
+    padded = np.pad(samples[: frames * step], step)
+    starts = np.arange(frames) * step
+    pieces = padded[starts[:, None] + np.arange(points)] * np.hanning(points + 1)[:points]
+    power = np.abs(np.fft.rfft(pieces)) ** 2 @ _mel_bands(points, bands, 0, 8000)
     loud = 10 * np.log10(np.maximum(power, 1e-10) / np.maximum(power.max(), 1e-10))
     return ((np.maximum(loud, -80) + 40) / 40).astype(np.float32)
 

@@ -136,6 +136,26 @@ def test_an_interrupt_does_not_wait_for_a_source_that_runs() -> None:
     assert (run.stdout, run.stderr) == ("interrupted\n", "")
 
 
+TERMINATED = """
+import os, signal, time
+from converter.child import in_a_child
+
+def work():
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(60)
+
+in_a_child("ONNX Runtime", work, 60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot tie processes together")
+def test_a_source_that_runs_ends_with_the_converter() -> None:
+    command = [sys.executable, "-c", TERMINATED]
+    # The child has the same standard output, which is at its end when both are gone.
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=30)
+    assert run.returncode == -signal.SIGTERM
+
+
 def test_an_interrupt_ends_the_child_itself() -> None:
     with pytest.raises(ConvertError, match="by signal 2"):
         in_a_child("ONNX Runtime", lambda: os.kill(os.getpid(), signal.SIGINT), 60)

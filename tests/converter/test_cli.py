@@ -366,3 +366,13 @@ def test_help_shows_examples_and_version_a_number(ms_convert: Run) -> None:
     code, out, _ = ms_convert("--version")
     assert code == 0
     assert out.startswith("ms-convert 0.")
+
+
+def test_a_target_without_kernels_is_refused_and_no_file_is_written(
+    exported: Exported, tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as e:
+        main([str(exported("mlp")), "-o", str(tmp_path / "m.ms"), "--target", "vulkan"])
+    assert e.value.code == 2
+    assert not list(tmp_path.iterdir())
+    assert main([str(exported("mlp")), "--to", str(tmp_path / "m.ms"), "--target", "cpu"]) == 0

@@ -280,3 +280,12 @@ def test_a_name_that_moves_the_cursor_is_not_printed_as_it_is(
     source.write_bytes(model([("Mystery", ["x"], ["y"], {"name": "a\x1b[2J"})], {"x": (3,)}, ["y"]))
     assert main([str(source)]) == 1
     assert capsys.readouterr().err.count("Mystery ×1 (a\\x1b[2J; ") == 1
+
+
+def test_an_opset_that_nobody_knows_is_named(exported: Exported, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(exported("mlp"))
+    model.opset_import[0].version = 99
+    with pytest.raises(ConvertError, match=r"opset 99: onnx [0-9.]+ knows none beyond 2\d"):
+        convert(model.SerializeToString(), tmp_path / "m.ms")

@@ -35,7 +35,7 @@ def test_every_node_of_an_int8_model_says_why(exported: Exported, tmp_path: Path
     )  # fmt: skip
     whys = {row["op"]: row["why"] for row in report.explain}
     assert whys["quantized_conv2d"] == "its weights are fixed"
-    assert whys["max_pool2d"] == "what it reads is int8"
+    assert whys["max_pool2d"] == "what it reads is stored in integers"
     assert whys["linear"] == "stays float: --keep-float 11.*"
     assert whys["quantize"] == "makes int8 of float32 for what follows"
     assert all(row["why"] for row in report.explain)

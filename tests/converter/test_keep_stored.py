@@ -10,10 +10,13 @@ from cloud import ops
 from cloud.interpreter import run
 from converter import convert
 from converter.passes import keep_stored
+from ir import model_file
+from ir.dtype import DType
 from ir.graph import Graph, Value, Weight
 from tests.converter.onnx_graphs import floats, model
 from tests.converter.random_nets import random_net
 from tests.converter.test_passes import assert_same, op_names
+from tests.converter.tflite_graphs import G, O, T, constant, file_of
 
 
 def net(kind: type) -> bytes:
@@ -83,3 +86,19 @@ def test_random_nets_of_halves_keep_their_function() -> None:
         names |= set(op_names(after))
         assert_same(graph, after, seed, batch=2)
     assert {"decompress", "compressed_linear"} <= names
+
+
+def test_entries_that_share_a_weight_of_float16_share_it_in_16_bits(tmp_path: Path) -> None:
+    w = constant("w", floats(40, 30).astype(np.float16))
+    ends = T("x", (3, 30)), T("y", (3, 40)), T("z", (3, 40))
+    steps = [O("DEQUANTIZE", ["w"], ["v"]), O("FULLY_CONNECTED", ["x", "v"], ["y"])]
+    tensors, last = [w, T("v", (40, 30)), *ends], O("TANH", ["y"], ["z"])
+    data = file_of(
+        G(tensors, steps, ["x"], ["y"]), G(tensors, [*steps, last], ["x"], ["z"]),
+        signatures=[("one", 0, {"x": "x"}, {"y": "y"}), ("two", 1, {"x": "x"}, {"z": "z"})],
+    )  # fmt: skip
+    report = convert(data, tmp_path / "m.ms")
+    made = model_file.read((tmp_path / "m.ms").read_bytes())
+    assert list(made.entries) == ["infer", "two"]
+    assert [w.dtype for w in made.weights if w.rank == 2] == [DType.f16]
+    assert report.target_bytes < 40 * 30 * 2 + 2500

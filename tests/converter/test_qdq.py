@@ -12,7 +12,7 @@ import pytest
 from onnxruntime import quantization
 
 import lite_runtime as lite
-from converter import convert
+from converter import bisect, convert
 from converter.onnx.reader import read_onnx
 from converter.passes import find_int8
 from ir.compression import exact_levels
@@ -258,6 +258,7 @@ def test_ties_that_the_source_rounds_the_other_way_are_left_to_floats(tmp_path: 
     assert report.worst.rms == 0
     assert report.nodes["round"] == 3
     assert "stays float; on int8 output y differs from the source by 0.25" in str(report)
+    assert bisect(source, check_data=tie) is None
     whole = convert(source, tmp_path / "m.ms", check_data=tie, tol=0.3)
     assert whole.nodes["quantized_mul"] == 1
     assert not whole.stays_float

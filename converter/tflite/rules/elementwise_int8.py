@@ -1,4 +1,4 @@
-"""Operators on int8 beside the layers, as TFLite's reference kernels compute them."""
+"""Operators on int8 and int16 beside the layers, as TFLite's reference kernels compute them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from converter.tflite.rules.common import (
     STORED,
     Call,
     Reader,
+    bounds_of,
     clamp_of,
     compute,
     is_stored,
+    is_wide,
     looked_up,
     meaning,
     rank_of,
@@ -33,6 +35,8 @@ from converter.tflite.rules.reductions import axes_of
 from ir.graph import Array
 from ir.op import OPS
 from ir.quantization import (
+    ADD_LEFT_SHIFT,
+    ADD_LEFT_SHIFT_16,
     HIGHEST,
     LOWEST,
     add_attrs,
@@ -73,6 +77,12 @@ def _ends(call: Call, *inputs: int) -> bool:
     return is_stored(call.y) and all(is_stored(call.ins[i]) for i in inputs)
 
 
+def _alike(call: Call, *inputs: int) -> bool:
+    """Whether these inputs and the result are all int8 or all int16."""
+    wide = is_wide(call.y) and all(is_wide(call.ins[i]) for i in inputs)
+    return wide or _ends(call, *inputs)
+
+
 def _table(reader: Reader, call: Call, x: Item) -> Item:
     """Any function of one number: what it gives for each of 256, in float32."""
     if not _ends(call, 0):
@@ -90,7 +100,7 @@ STORED |= dict.fromkeys(TABLES, _table)
 
 @rule(MOVES, "QUANTIZE")
 def quantize(_: Reader, call: Call, x: Item) -> Item:
-    if _ends(call, 0):
+    if _alike(call, 0):
         return rescaled(x, call.input(0), call.y)
     return stored(real(x, call.input(0)), call.y)
 
@@ -100,19 +110,20 @@ CLAMPS = {"RELU": (0, None), "RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1), "RELU_0_T
 
 @rule(STORED, *CLAMPS)
 def relu(_: Reader, call: Call, x: Item) -> Item:
-    if not _ends(call, 0):
+    if not _alike(call, 0):
         return None
     (scale, zero), (y_scale, y_zero) = meaning(call.input(0)), meaning(call.y)
+    least, most = bounds_of(call.y)
 
     def place(number: int) -> int:
         at = y_zero + int(round_half_away(np.float32(number) / np.float32(y_scale)))
-        return min(max(at, LOWEST), HIGHEST)
+        return min(max(at, least), most)
 
     low, high = CLAMPS[call.name]
     multiplier, shift = multiplier_of(scale, y_scale)
     return compute(
         OPS["requantize"], x, x_zero=zero, y_zero=y_zero, multiplier=multiplier, shift=shift,
-        low=place(low), high=HIGHEST if high is None else place(high),
+        low=place(low), high=most if high is None else place(high),
     )  # fmt: skip
 
 
@@ -175,22 +186,23 @@ def _half_away(a: Array, shift: int) -> Array:
 @rule(STORED, "ADD", "SUB")
 def add(_: Reader, call: Call, a: Item, b: Item) -> Item:
     """A difference is the sum with ~b: -1 - b, about the zero point -1 - zero."""
-    if not _ends(call, 0, 1):
+    if not _alike(call, 0, 1) or (is_wide(call.y) and call.name == "SUB"):
         return None
     (a_scale, a_zero), (b_scale, b_zero) = meaning(call.input(0)), meaning(call.input(1))
+    left_shift = ADD_LEFT_SHIFT_16 if is_wide(call.y) else ADD_LEFT_SHIFT
     if call.name == "SUB":
         b = ~b if isinstance(b, np.ndarray) else looked_up(b, ~EVERY)
         b_zero = ~b_zero
     low, high = clamp_of(call)
     return compute(
         OPS["quantized_add"], a, b, a_zero=a_zero, b_zero=b_zero, y_zero=zero_of(call.y),
-        low=low, high=high, **add_attrs(a_scale, b_scale, scale_of(call.y)),
+        low=low, high=high, **add_attrs(a_scale, b_scale, scale_of(call.y), left_shift),
     )  # fmt: skip
 
 
 @rule(STORED, "MUL")
 def mul(_: Reader, call: Call, a: Item, b: Item) -> Item:
-    if not _ends(call, 0, 1):
+    if not _alike(call, 0, 1):
         return None
     return _product(call, a, b, *clamp_of(call))
 
@@ -216,7 +228,7 @@ def prelu(reader: Reader, call: Call, x: Item, alpha: Item) -> Item:
         OPS["requantize"], x, x_zero=x_zero, y_zero=y_zero, multiplier=multiplier, shift=shift,
         low=y_zero,
     )  # fmt: skip
-    below = rescaled(x, call.input(0), call.input(0), high=x_zero)
+    below = rescaled(x, call.input(0), call.input(0), (LOWEST, x_zero))
     zeros = {"a_zero": y_zero, "b_zero": y_zero, "y_zero": y_zero}
     return compute(
         OPS["quantized_add"], above, _product(call, below, alpha), **zeros,
@@ -273,13 +285,13 @@ def mean(_: Reader, call: Call, x: Item, axes: Item) -> Item:
 
 @rule(STORED, "AVERAGE_POOL_2D")
 def average_pool(_: Reader, call: Call, x: Item) -> Item:
-    if not _ends(call, 0):
+    if not _alike(call, 0):
         return None
     image = image_of(x)
     same = meaning(call.input(0)) == meaning(call.y)
-    low, high = clamp_of(call) if same else (LOWEST, HIGHEST)
+    low, high = clamp_of(call) if same else bounds_of(call.y)
     y = OPS["quantized_avg_pool2d"](image, **pooling(call, image), low=low, high=high)
-    return y if same else rescaled(y, call.input(0), call.y, *clamp_of(call))
+    return y if same else rescaled(y, call.input(0), call.y, clamp_of(call))
 
 
 @rule(STORED, "RESIZE_BILINEAR")

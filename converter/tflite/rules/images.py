@@ -16,7 +16,7 @@ from converter.tflite.rules.common import (
     activated,
     clamp_of,
     compute,
-    is_stored,
+    is_scaled,
     rescaled,
     rule,
     sizes,
@@ -39,8 +39,8 @@ def pooling(call: Call, image: Value) -> dict[str, Any]:
 def max_pool(_: Reader, call: Call, x: Item) -> Item:
     image = image_of(x)
     y = OPS["max_pool2d"](image, **pooling(call, image))
-    if is_stored(call.y):
-        return rescaled(y, call.input(0), call.y, *clamp_of(call))
+    if is_scaled(call.y):
+        return rescaled(y, call.input(0), call.y, clamp_of(call))
     return activated(call, y)
 
 

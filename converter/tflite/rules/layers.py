@@ -15,19 +15,14 @@ from converter.tflite.rules.common import (
     Reader,
     activated,
     compute,
-    is_stored,
-    is_wide,
     rank_of,
     real,
     rule,
-    scale_of,
-    scales_of,
     sizes,
 )
 from converter.tflite.rules.parts import reshaped
 from ir.graph import Value, Weight
 from ir.op import OPS
-from ir.quantization import quantize_multiplier
 from ir.symbol import Dim
 
 SAME, VALID = 0, 1
@@ -85,35 +80,8 @@ def filter_of(call: Call, item: Item, i: int = 1) -> Item:
     return real(item, call.ins[i])
 
 
-def as_wide_kernels(
-    reader: Reader, call: Call, w: Item, b: Item, axis: int = 0
-) -> tuple[Item, Item]:
-    """Weight and bias of a convolution on 16 bits, scaled by what its kernels make of multipliers:
-    sums of 64 bits are multiplied by the upper 16 of 32 bits alone."""
-    bias = call.ins[2] if len(call.ins) > 2 else None
-    wide = is_wide(call.y) and is_wide(call.ins[0]) and is_stored(call.ins[1])
-    if not wide or (bias is not None and bias.element != np.int64):
-        return w, b
-    weights = scales_of(call.input(1)).scale.astype(np.float64)
-    exact = scale_of(call.input(0)) * weights / scale_of(call.y)
-    ratio = np.array([upper_half(r) / r if r > 0 else 1.0 for r in exact])
-    along = [-1 if i == axis else 1 for i in range(rank_of(w))]
-    scaled_w = reader.arrange(
-        w, "upper half", lambda a: (a * ratio.reshape(along)).astype(np.float32)
-    )
-    return scaled_w, None if b is None else compute(OPS["mul"], b, ratio)
-
-
-def upper_half(real: float) -> float:
-    """A multiplier whose 32 bits are rounded to the upper 16."""
-    multiplier, shift = quantize_multiplier(real)
-    short = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
-    return float(short) * 2.0 ** (shift - 15)
-
-
 @rule(PLAIN, "CONV_2D")
-def conv(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    w, b = as_wide_kernels(reader, call, w, b)
+def conv(_: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
     image, weight = image_of(x), as_value(w)
     options = window(call, image.shape, static(shape_of(w)[1:3], "filter"))
     groups = groups_of(image.shape, shape_of(w))
@@ -130,7 +98,6 @@ def groups_of(image: tuple[Dim, ...], w: tuple[Dim, ...]) -> int:
 
 @rule(PLAIN, "DEPTHWISE_CONV_2D")
 def depthwise(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    w, b = as_wide_kernels(reader, call, w, b, 3)
     image = image_of(x)
     _, r, s, k = static(shape_of(w), "filter")
     options = window(call, image.shape, (r, s))

@@ -1,4 +1,4 @@
-"""Layers with weights on int8, as TFLite's reference kernels compute them."""
+"""Layers with weights on int8 and int16, as TFLite's reference kernels compute them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from converter.tflite.rules.common import (
     Reader,
     clamp_of,
     is_stored,
+    is_wide,
     meaning,
     rule,
     scale_of,
@@ -33,13 +34,25 @@ from converter.tflite.rules.layers import (
 from converter.tflite.rules.parts import along, reshaped
 from ir.graph import Array, Constant, Value
 from ir.op import OPS
-from ir.quantization import HIGHEST, LOWEST, channel_multipliers, rounded_once
+from ir.quantization import HIGHEST, LOWEST, MOST_SHIFT_16, channel_multipliers, rounded_once
+
+BIAS = 2  # its place among the inputs of layers
 
 
 def _fits(call: Call, x: int, w: int, item: Item) -> bool:
-    """Whether input x and the result are int8, and the weight is and is known."""
-    ends = is_stored(call.ins[x]) and is_stored(call.ins[w]) and is_stored(call.y)
-    return ends and isinstance(item, np.ndarray)
+    """Whether input x and the result are int8, and the weight is and is known. On int16 sums have
+    64 bits, as the bias has, and weights no zero point."""
+    if not is_stored(call.ins[w]) or not isinstance(item, np.ndarray):
+        return False
+    if not is_wide(call.ins[x]):
+        return is_stored(call.ins[x]) and is_stored(call.y)
+    bias = call.ins[BIAS] if len(call.ins) > BIAS else None
+    return (
+        is_wide(call.y)
+        and (bias is None or bias.element == np.int64)
+        and not _moved(item, call, w).max(initial=0) > HIGHEST
+        and not _moved(item, call, w).min(initial=0) < LOWEST
+    )
 
 
 def _finish(
@@ -55,14 +68,18 @@ def _finish(
         scale, weights = 1.0, np.float32(scale) * weights
     weights = np.broadcast_to(weights, (channels,))
     multiplier, shift = channel_multipliers(scale, weights, scale_of(call.y))
-    if call.name == "FULLY_CONNECTED":
+    wide = is_wide(call.y)
+    if call.name == "FULLY_CONNECTED" and not wide:
         multiplier, shift = rounded_once(scale * weights.astype(np.float64) / scale_of(call.y))
     low, high = clamp_of(call)
     numbers = {"x_zero": zero, "y_zero": zero_of(call.y), "low": low, "high": high}
     given = np.zeros(channels, np.int32) if bias is None else bias
     if not isinstance(given, np.ndarray) or given.shape != (channels,) or given.dtype.kind != "i":
         raise ConvertError(f"a bias that is no {channels} known integers")
-    return [Constant(a.astype(np.int32)) for a in (given, multiplier, shift)], numbers
+    if wide and (shift > MOST_SHIFT_16).any():
+        raise ConvertError(f"scales that multiply sums by up to 2^{shift.max()}, want 2^7")
+    ends = given.astype(np.int64 if wide else np.int32), multiplier, shift
+    return [Constant(a) for a in ends], numbers
 
 
 def _moved(w: Array, call: Call, i: int) -> Array:
@@ -152,7 +169,7 @@ def transpose_conv(
     reader: Reader, call: Call, size: Item, w: Item, x: Item, b: Item = None
 ) -> Item:
     """A convolution with the filter turned around, of the image with zeros between its places."""
-    if not _fits(call, 2, 1, w):
+    if is_wide(call.y) or not _fits(call, 2, 1, w):
         return None
     image, data = image_of(x), _moved(w, call, 1)  # type: ignore[arg-type]
     strides = (call.attrs["stride_h"], call.attrs["stride_w"])

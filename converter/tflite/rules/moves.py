@@ -25,7 +25,7 @@ from converter.tflite.rules.common import (
     Reader,
     activation_kind,
     compute,
-    is_stored,
+    is_scaled,
     rank_of,
     rescaled,
     rule,
@@ -88,7 +88,7 @@ def concatenation(_: Reader, call: Call, *items: Any) -> Item:
 
 def joined(call: Call, items: Any, axis: int) -> Item:
     """One behind the other, all in the result's scale."""
-    if is_stored(call.y):
+    if is_scaled(call.y):
         if activation_kind(call) != "none":
             raise ConvertError("a fused activation on 8 bits")
         change = tabled if call.y.element == UNSIGNED else rescaled
@@ -165,7 +165,7 @@ def broadcast_to(_: Reader, call: Call, x: Item, dims: Item) -> Item:
 def pad(_: Reader, call: Call, x: Item, pads: Item, value: Item = None) -> Item:
     widths = known(pads, "paddings").reshape(-1, 2)
     fill = 0.0 if value is None else number(value, "value")
-    if is_stored(call.y):
+    if is_scaled(call.y):
         fill = float(zero_of(call.y)) if value is None else float(known(value, "value").item())
         x = rescaled(x, call.input(0), call.y)
     before, after = (tuple(int(n) for n in widths[:, i]) for i in (0, 1))
@@ -236,7 +236,7 @@ def space_to_batch(_: Reader, call: Call, x: Item, block: Item, pads: Item) -> I
     rank, m = rank_of(x), len(b)
     before = (0, *(int(v) for v in widths[:, 0]), *[0] * (rank - m - 1))
     after = (0, *(int(v) for v in widths[:, 1]), *[0] * (rank - m - 1))
-    fill = float(zero_of(call.y)) if is_stored(call.y) else 0.0
+    fill = float(zero_of(call.y)) if is_scaled(call.y) else 0.0
     x = compute(OPS["pad"], x, before=before, after=after, value=fill)
     n, *space = shape_of(x)[: m + 1]
     rest = shape_of(x)[m + 1 :]
@@ -283,7 +283,7 @@ def fill(_: Reader, call: Call, dims: Item, value: Item) -> Item:
 
 @rule(MOVES, "ZEROS_LIKE")
 def zeros_like(_: Reader, call: Call, x: Item) -> Item:
-    zero = np.int8(zero_of(call.y)) if is_stored(call.y) else np.float32(0)
+    zero = np.int8(zero_of(call.y)) if is_scaled(call.y) else np.float32(0)
     value = as_value(x)
     zero = np.asarray(zero).astype(value.dtype.numpy)
     return OPS["broadcast_to"](as_value(zero), shape=value.shape)  # type: ignore[no-any-return]
@@ -296,7 +296,7 @@ def broadcast_args(_: Reader, call: Call, a: Item, b: Item) -> Item:
 
 @rule(MOVES, "SELECT", "SELECT_V2")
 def select(_: Reader, call: Call, condition: Item, a: Item, b: Item) -> Item:
-    if is_stored(call.y):
+    if is_scaled(call.y):
         a, b = rescaled(a, call.input(1), call.y), rescaled(b, call.input(2), call.y)
     rank_ = rank_of(a)
     if call.name == "SELECT" and rank_of(condition) == 1 and rank_ > 1:

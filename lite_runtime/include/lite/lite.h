@@ -42,7 +42,8 @@ typedef enum lite_dtype {
   LITE_I64 = 6,
   LITE_BOOL = 7,
   LITE_F64 = 8,
-  LITE_TAPE = 9 /* between nodes of control flow alone */
+  LITE_TAPE = 9, /* between nodes of control flow alone */
+  LITE_I16 = 10
 } lite_dtype;
 
 typedef enum lite_weight_kind {

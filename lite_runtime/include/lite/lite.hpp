@@ -42,6 +42,7 @@ constexpr lite_dtype dtype_of() {
   if constexpr (std::is_same_v<U, double>) return LITE_F64;
   if constexpr (std::is_same_v<U, int8_t>) return LITE_I8;
   if constexpr (std::is_same_v<U, uint8_t>) return LITE_U8;
+  if constexpr (std::is_same_v<U, int16_t>) return LITE_I16;
   if constexpr (std::is_same_v<U, int32_t>) return LITE_I32;
   return LITE_I64;
 }

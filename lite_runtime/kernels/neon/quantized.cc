@@ -1,3 +1,4 @@
+#include "kernels/int16/layers.h"
 #include "kernels/int8/conv.h"
 #include "kernels/int8/depthwise.h"
 #include "kernels/int8/kernels.h"
@@ -92,10 +93,31 @@ struct NeonPairs : NeonLayer<NeonPairs> {
   }
 };
 
+// Layers on int16.
+struct NeonShorts {
+  using V = int32x4_t;
+  static constexpr int64_t kShorts = 8;
+
+  static V dot(V sum, const int16_t* x, const int16_t* w) {
+    const int16x8_t a = vld1q_s16(x), b = vld1q_s16(w);
+    return vmlal_high_s16(vmlal_s16(sum, vget_low_s16(a), vget_low_s16(b)), a, b);
+  }
+  static int64_t total(V sum) { return vaddlvq_s32(sum); }
+  static void add_products(int32_t* sums, const int16_t* x, const int16_t* w) {
+    const int16x8_t a = vld1q_s16(x), b = vld1q_s16(w);
+    vst1q_s32(sums, vmlal_s16(vld1q_s32(sums), vget_low_s16(a), vget_low_s16(b)));
+    vst1q_s32(sums + 4, vmlal_high_s16(vld1q_s32(sums + 4), a, b));
+  }
+};
+
 }  // namespace
 
 LITE_INT8_LAYER(quantized_conv2d, Conv<NeonPairs>, neon)
 LITE_INT8_LAYER(quantized_depthwise_conv2d, Depthwise<NeonColumns>, neon)
 LITE_INT8_LAYER(quantized_linear, Conv<NeonPairs>, neon)
+
+LITE_INT16_LAYER(quantized_conv2d, false, NeonShorts, neon)
+LITE_INT16_LAYER(quantized_depthwise_conv2d, true, NeonShorts, neon)
+LITE_INT16_LAYER(quantized_linear, false, NeonShorts, neon)
 
 }  // namespace lite

@@ -86,6 +86,7 @@ Status max_pool(const Call<max_pool2d_attrs>& call) {
 CHECK(max_pool2d) { return has_inputs(call, 1, 1, call.in[0].dtype) && max_fits(call.in[0], call.y(), call.attrs); }
 KERNEL(max_pool2d, f32, ref) { return max_pool<float>(call); }
 KERNEL(max_pool2d, i8, ref) { return max_pool<int8_t>(call); }
+KERNEL(max_pool2d, i16, ref) { return max_pool<int16_t>(call); }
 
 CHECK(max_pool2d_dx) {
   return has_inputs(call, 2, 2) && max_fits(call.in[1], call.in[0], call.attrs) && call.y().shape == call.in[1].shape;

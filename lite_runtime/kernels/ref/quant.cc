@@ -18,6 +18,19 @@ float stored_number(float x, const Attrs& attrs) {
   return std::round(x / attrs.scale) + static_cast<float>(attrs.zero_point);
 }
 
+template <typename T>
+Status dequantized(const Call<dequantize_attrs>& call) {
+  return unary<T, float>(call, [&](T x) { return static_cast<float>(x - call.attrs.zero_point) * call.attrs.scale; });
+}
+
+template <typename T>
+Status requantized(const Call<requantize_attrs>& call) {
+  const auto& attrs = call.attrs;
+  const StoredAs<T> stored = stored_of<T>(attrs);
+  return unary<T, T>(call,
+                     [&](T x) { return stored(scale_by_multiplier(x - attrs.x_zero, attrs.multiplier, attrs.shift)); });
+}
+
 // `q` within [low, high]; NaN becomes low.
 float bounded(float q, float low, float high) { return q > low ? std::min(q, high) : low; }
 
@@ -31,11 +44,19 @@ KERNEL(quantize, f32, ref) {
       call, [&](float x) { return static_cast<int8_t>(bounded(stored_number(x, call.attrs), kLowest, kHighest)); });
 }
 
-CHECK(dequantize) { return check_convert(call, DType::i8, DType::f32) && is_int8(call.attrs.zero_point); }
-KERNEL(dequantize, i8, ref) {
-  return unary<int8_t, float>(
-      call, [&](int8_t x) { return static_cast<float>(x - call.attrs.zero_point) * call.attrs.scale; });
+CHECK(quantize_16) { return check_convert(call, DType::f32, DType::i16) && is_scale(call.attrs.scale); }
+KERNEL(quantize_16, f32, ref) {
+  return unary<float, int16_t>(call, [&](float x) {
+    return static_cast<int16_t>(bounded(std::round(x / call.attrs.scale), kLowest16, kHighest16));
+  });
 }
+
+CHECK(dequantize) {
+  const DType dtype = call.in[0].dtype;
+  return check_convert(call, dtype, DType::f32) && is_stored_type(dtype) && is_zero_of(dtype, call.attrs.zero_point);
+}
+KERNEL(dequantize, i8, ref) { return dequantized<int8_t>(call); }
+KERNEL(dequantize, i16, ref) { return dequantized<int16_t>(call); }
 
 CHECK(fake_quantize) { return check_convert(call, DType::f32, DType::f32) && is_scale(call.attrs.scale); }
 KERNEL(fake_quantize, f32, ref) {
@@ -79,15 +100,12 @@ KERNEL(dequantize_weight, i8, ref) {
 
 CHECK(requantize) {
   const auto& attrs = call.attrs;
-  return check_convert(call, DType::i8, DType::i8) && is_int8(attrs.x_zero) && is_stored(attrs) &&
-         is_multiplier(attrs.multiplier, attrs.shift);
+  const DType dtype = call.in[0].dtype;
+  return check_convert(call, dtype, dtype) && is_stored_type(dtype) && is_zero_of(dtype, attrs.x_zero) &&
+         is_stored(attrs, dtype) && is_multiplier(attrs.multiplier, attrs.shift);
 }
-KERNEL(requantize, i8, ref) {
-  const auto& attrs = call.attrs;
-  const Stored stored = stored_of(attrs);
-  return unary<int8_t, int8_t>(
-      call, [&](int8_t x) { return stored(scale_by_multiplier(x - attrs.x_zero, attrs.multiplier, attrs.shift)); });
-}
+KERNEL(requantize, i8, ref) { return requantized<int8_t>(call); }
+KERNEL(requantize, i16, ref) { return requantized<int16_t>(call); }
 
 CHECK(quantized_lookup) {
   return has_inputs(call, 2, 2, DType::i8) && same_shape(call.in[0], call.y()) && is_vector(call.in[1], 256);

@@ -228,6 +228,8 @@ void with_type(DType dtype, F f) {
       return f(Half{});
     case DType::i8:
       return f(int8_t{});
+    case DType::i16:
+      return f(int16_t{});
     case DType::u8:
       return f(uint8_t{});
     case DType::i32:

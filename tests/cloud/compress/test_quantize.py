@@ -174,6 +174,15 @@ def test_a_channel_of_tiny_weights_leaves_its_layer_the_short_way() -> None:
     assert shift.min() == -22  # Quick::takes of kernels/int8/rescale.h
 
 
+def test_so_does_one_of_a_weight_that_two_layers_share() -> None:
+    w = frozen(6, 6)
+    w.data[2] *= 3e-7
+    graph = net_of(lambda x: ops.linear(ops.linear(x, w) * np.float32(1e4), w), 6)
+    layers = [n for n in quantize(graph, samples(6)).nodes if n.op.name == "quantized_linear"]
+    assert len(layers) == 2
+    assert min(n.inputs[4].data.min() for n in layers) == -22
+
+
 def test_layers_that_share_a_weight_with_a_channel_of_zeros_share_its_int8_form() -> None:
     w = frozen(6, 6)
     w.data[2] = 0

@@ -1,0 +1,68 @@
+"""How activations are stored: in 8 bits with a zero point, or in 16 without one, as TFLite does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ir import quantization as q
+from ir.graph import Array, Value
+from ir.op import OPS
+from ir.ops.activation import Activation
+
+
+@dataclass(frozen=True)
+class Form:
+    """Stored numbers from `lowest` to `highest`, and what layers on them take."""
+
+    lowest: int
+    highest: int
+    bias: Any  # the type of a layer's bias, and of its sums
+    most_bias: int  # part of what sums hold: the rest is for the products
+    left_shift: int  # of `quantized_add`
+    most_mean: int  # elements that a mean may be of, so that 32 bits hold their sum
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The attributes `low` and `high` of operators where nothing is clamped; those of 8 bits
+        are the operators' own."""
+        return {} if self is INT8 else {"low": self.lowest, "high": self.highest}
+
+    def scale_of(self, low: float, high: float) -> tuple[float, int]:
+        """(scale, zero point) of numbers between `low` and `high`."""
+        return q.affine_scale(low, high) if self is INT8 else (q.wide_scale(max(-low, high)), 0)
+
+    def stored(self, x: Any, scale: float, zero: int) -> Any:
+        """A value, or an array, in this form."""
+        if self is INT8:
+            return OPS["quantize"](x, scale=scale, zero_point=zero)
+        return OPS["quantize_16"](x, scale=scale)
+
+    def quantized_bias(self, b: Array, x_scale: float, w_scale: Array) -> Array:
+        if self is INT8:
+            return q.quantize_bias(b, x_scale, w_scale)
+        exact = np.asarray(b, np.float64) / (x_scale * w_scale.astype(np.float64))
+        return q.round_half_away(exact).astype(np.int64)
+
+    def clamp_bounds(self, kind: Activation, scale: float, zero: int) -> dict[str, int]:
+        """The bounds of the stored result that do what the activation does."""
+        low = self.lowest if kind is Activation.none else max(self.lowest, zero)
+        high = self.highest
+        if kind is Activation.relu6:
+            high = max(low, min(high, round(6 / scale) + zero))
+        return {"low": low, "high": high}
+
+    def rescaled(self, x: Value, was: tuple[float, int], to: tuple[float, int]) -> Value:
+        """`x` of one scale and zero point with others."""
+        if was == to:
+            return x
+        multiplier, shift = q.quantize_multiplier(was[0] / to[0])
+        return OPS["requantize"](  # type: ignore[no-any-return]
+            x, x_zero=was[1], y_zero=to[1], multiplier=multiplier, shift=shift, **self.bounds
+        )
+
+
+INT8 = Form(q.LOWEST, q.HIGHEST, np.int32, 2**30, q.ADD_LEFT_SHIFT, 2**23)
+INT16 = Form(q.LOWEST_16, q.HIGHEST_16, np.int64, 2**45, q.ADD_LEFT_SHIFT_16, 2**15)
