@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -136,15 +137,13 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
     @router.get("/models/{digest}")
     async def model(request: Request, digest: str) -> Response:
         await _called(service, request)
-        path = service.store.blob_path(_digest(digest))
-        headers = {"etag": f'"{digest}"'}
-        return FileResponse(path, media_type="application/octet-stream", headers=headers)
+        return await asyncio.to_thread(_blob, service, request, _digest(digest))
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")
     async def round_transcript(request: Request, task: str, number: _Count) -> Response:
         if not is_admin(request.headers.get(wire.AUTHORIZATION, ""), service.admin_token):
             await _called(service, request)
-        with service.store.begin() as db:
+        with service.store.read() as db:
             found = transcript.lines(db, task, number)
         if not found:
             raise NotFound(f"task {task} has no round {number}")
@@ -156,10 +155,6 @@ def _status(service: Service, name: str) -> dict[str, Any]:
     rounds = service.rounds
     task = rounds.tasks.get(name)
     listed = record.of_task(service.store, name)
-    live = rounds.live(name)
-    for entry in listed:
-        if live is not None and entry["number"] == live.number:
-            entry |= {"counts": live.counts(), "deadline": live.deadline}
     return {
         "name": name,
         "state": task.state,
@@ -226,6 +221,23 @@ def _add_clients(router: APIRouter, service: Service) -> None:
     def revoke_client(client: _Count) -> dict[str, int]:
         service.clients.revoke(client)
         return {"revoked": client}
+
+
+def _blob(service: Service, request: Request, digest: bytes) -> Response:
+    """What is kept under a digest, or the range of it that is asked for."""
+    size, kind = service.store.blob_size(digest), "application/octet-stream"
+    headers = {"etag": f'"{digest.hex()}"', "accept-ranges": "bytes"}
+    path = service.store.blob_path(digest)
+    if path is not None:
+        return FileResponse(path, media_type=kind, headers=headers)
+    wanted = re.fullmatch(r"bytes=([0-9]{1,12})-([0-9]{0,12})", request.headers.get("range", ""))
+    if wanted is None:
+        return Response(service.store.get_blob(digest), media_type=kind, headers=headers)
+    first, last = int(wanted[1]), min(int(wanted[2] or size), size - 1)
+    if first > last:
+        return Response(status_code=416, headers={"content-range": f"bytes */{size}"})
+    headers["content-range"] = f"bytes {first}-{last}/{size}"
+    return Response(service.store.get_blob(digest, first, last + 1), 206, headers, kind)
 
 
 def _digest(text: str) -> bytes:

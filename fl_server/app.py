@@ -31,6 +31,7 @@ def create_app(settings: Settings) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.bell.attach()
+        service.store.listen(service.bell.ring)
         clock = asyncio.create_task(service.keep_time())
         try:
             yield

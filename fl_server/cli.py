@@ -36,6 +36,10 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=_port, default=8440, help="0: any (%(default)s)")
     parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
     parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
+    parser.add_argument(
+        "--files", default="", metavar="URL", help="s3://… or a folder for models and vectors"
+    )
+    parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
     parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
     parser.add_argument("--tls-cert", metavar="FILE", help="PEM; else plain HTTP")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, of the certificate")
@@ -107,6 +111,8 @@ def _serve(options: argparse.Namespace) -> int:
         options.folder,
         tenant=options.tenant,
         database_url=options.database,
+        files_url=options.files,
+        workers=options.workers,
         authority_key=options.ca_key,
         poll_s=options.poll_s,
     )

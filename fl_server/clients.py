@@ -16,7 +16,8 @@ from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.keys import verify
 from fl_server.settings import Settings
-from fl_server.store import Store, clients, facts
+from fl_server.store import Store
+from fl_server.tables import clients, facts
 
 _HEADER = re.compile(rf"{wire.SCHEME} ([0-9]{{1,10}}) ([0-9]{{1,19}}) ([0-9a-f]{{128}})")
 # Counters are nanoseconds: a device's bound is written once a minute.
@@ -86,16 +87,16 @@ class Clients:
     ) -> Caller:
         """Who signed the request.     raises Unauthorised"""
         client, counter, signature = _parse(header)
-        with self._store.begin() as db:
+        with self._store.read() as db:
             row = db.execute(select(clients).where(clients.c.id == client)).first()
-            if row is None or row.revoked:
-                raise Unauthorised("the request is not of an enrolled client")
-            signed = wire.request_signed(method, target, counter, body, part)
-            try:
-                verify(row.public_key, labels.REQUEST, signed, signature, "request")
-            except BadSignature as error:
-                raise Unauthorised(str(error)) from None
-            self._use_counter(db, client, counter, row.counter)
+        if row is None or row.revoked:
+            raise Unauthorised("the request is not of an enrolled client")
+        signed = wire.request_signed(method, target, counter, body, part)
+        try:
+            verify(row.public_key, labels.REQUEST, signed, signature, "request")
+        except BadSignature as error:
+            raise Unauthorised(str(error)) from None
+        self._use_counter(client, counter, row.counter)
         return Caller(client, row.population, Certificate.from_bytes(row.certificate))
 
     def _certify(
@@ -109,24 +110,35 @@ class Clients:
         db.execute(update(clients).where(row).values(certificate=certificate.to_bytes()))
         return wire.Enrolled(certificate, self.authority_public)
 
-    def _use_counter(self, db: Connection, client: int, counter: int, kept: int) -> None:
-        """Take each counter once, over restarts too.     raises StaleCounter
+    def _use_counter(self, client: int, counter: int, kept: int) -> None:
+        """Take each counter once, over restarts and in all workers.     raises StaleCounter
 
-        The store keeps a bound that is ahead of what was seen, so that few requests wait for the
-        disk; after a restart a device is told the bound and goes on from there.
+        The only process at a database keeps a bound there that is ahead of what was seen, so that
+        few requests wait for the disk; after a restart a device is told the bound and goes on from
+        there. Workers that share a database write each counter.
         """
+        if self._store.is_shared:
+            self._write_counter(client, counter, counter)
+            return
         with self._lock:
             last = self._counters.get(client, kept)
             if counter <= last:
                 raise StaleCounter(counter, last)
-            self._counters[client] = counter
             if counter > kept:
-                ahead = min(counter + _COUNTER_LEASE, 2**63 - 1)
-                db.execute(update(clients).where(clients.c.id == client).values(counter=ahead))
+                self._write_counter(client, counter, min(counter + _COUNTER_LEASE, 2**63 - 1))
+            self._counters[client] = counter
 
-    def certificate(self, client: int) -> Certificate:
-        """The certificate of an enrolled client.     raises NotFound"""
+    def _write_counter(self, client: int, counter: int, bound: int) -> None:
+        newer = (clients.c.id == client) & (clients.c.counter < counter)
         with self._store.begin() as db:
+            if db.execute(update(clients).where(newer).values(counter=bound)).rowcount:
+                return
+            last = db.scalar(select(clients.c.counter).where(clients.c.id == client)) or 0
+        raise StaleCounter(counter, last)
+
+    def certificate(self, client: int, within: Connection | None = None) -> Certificate:
+        """The certificate of an enrolled client.     raises NotFound"""
+        with self._store.read(within) as db:
             found = db.scalar(select(clients.c.certificate).where(clients.c.id == client))
         if found is None:
             raise NotFound(f"there is no client {client}")
@@ -141,16 +153,16 @@ class Clients:
             db.execute(facts.delete().where(facts.c.name == _REVOCATION_NUMBER))
             db.execute(facts.insert().values(name=_REVOCATION_NUMBER, value=str(number)))
 
-    def revocations(self) -> RevocationList:
+    def revocations(self, within: Connection | None = None) -> RevocationList:
         """The authority's list of today."""
-        with self._store.begin() as db:
+        with self._store.read(within) as db:
             number = int(db.scalar(_number_query) or 0)
             revoked = set(db.scalars(select(clients.c.id).where(clients.c.revoked)))
         return self._authority.revoke(number, revoked)
 
     def count(self) -> int:
         """Enrolled clients that are not revoked."""
-        with self._store.begin() as db:
+        with self._store.read() as db:
             query = select(func.count()).where(clients.c.revoked.is_(False))
             return int(db.scalar(query) or 0)
 

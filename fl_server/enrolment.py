@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fl_server.errors import SettingsError
+from fl_server.files import write_file
 from fl_server.secagg.certificate import (
     Certificate,
     RevocationList,
@@ -17,7 +18,6 @@ from fl_server.secagg.certificate import (
     revoke,
 )
 from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes
-from fl_server.store import write_file
 
 # Clocks of devices may be a little behind.
 _CLOCK_SLACK_S = 3600

@@ -42,6 +42,8 @@ class LiveRound:
         self.deadline = opened_at + task.stage_s("advertise")
         self.stage_started = opened_at
         self.seconds: dict[str, float] = {}
+        # The number of the last kept message that is in the state.
+        self.seen = 0
         self._stages: dict[str, State] = {"advertise": Adverts(context, encoding, authority)}
         self._replies: dict[str, Callable[[int], bytes]] = {}
 

@@ -4,47 +4,108 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from fl_server import transcript
-from fl_server.errors import FlError
-from fl_server.live import FAILED, FINISHED, LiveRound
+from fl_server.errors import FlError, RoundFailed
+from fl_server.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.secagg.certificate import RevocationList
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.messages import Context
 from fl_server.secagg.server import Reveals, Total
-from fl_server.store import Store, messages, write_file
-from fl_server.store import rounds as table
+from fl_server.store import Store
+from fl_server.tables import messages, parts
+from fl_server.tables import rounds as table
 
 
-def keep_message(store: Store, context: Context, stage: str, client: int, body: bytes) -> None:
-    """Keep one client's message of a stage; a vector goes to a file, before its row."""
+@dataclass(frozen=True)
+class Kept:
+    """A message of a round, numbered in the order in which they were taken."""
+
+    seq: int
+    stage: str
+    client: int
+    body: bytes
+
+
+def write_vector(store: Store, context: Context, client: int, body: bytes) -> str:
+    """Have a vector in a file before its row is there; the file's name comes out."""
+    name = _vector_name(context, client, hashlib.sha256(body).digest())
+    store.files.write(name, body)
+    return name
+
+
+def keep_message(db: Connection, live: LiveRound, stage: str, client: int, body: bytes) -> None:
+    """Keep one client's message; of a vector, whose file is there, the digest."""
     if stage == "vector":
-        write_file(store.vector_path(context.task, context.round, client), body)
-        body = b""
-    row = {"task": context.task, "round": context.round, "stage": stage, "client": client}
-    with store.begin() as db:
-        db.execute(messages.insert().values(body=body, **row))
+        body = hashlib.sha256(body).digest()
+    last = db.scalar(select(func.max(messages.c.seq)).where(_of_round(live.context))) or 0
+    row = {"task": live.context.task, "round": live.number, "stage": stage, "client": client}
+    db.execute(messages.insert().values(body=body, seq=last + 1, **row))
+    live.seen = last + 1
 
 
-def kept_messages(store: Store, context: Context, stage: str) -> Iterator[tuple[int, bytes]]:
-    """The messages of a stage, one at a time, by client."""
-    of_stage = _of_round(context) & (messages.c.stage == stage)
-    with store.begin() as db:
-        rows = db.execute(select(messages).where(of_stage).order_by(messages.c.client)).all()
-    for row in rows:
-        if stage == "vector":
-            yield row.client, store.vector_path(row.task, row.round, row.client).read_bytes()
-        else:
-            yield row.client, row.body
+def kept_after(store: Store, db: Connection, context: Context, seq: int) -> Iterator[Kept]:
+    """The messages of a round beyond a number, in order, one at a time.     raises RoundFailed"""
+    newer = _of_round(context) & (messages.c.seq > seq)
+    for row in db.execute(select(messages).where(newer).order_by(messages.c.seq)).all():
+        body = row.body
+        if row.stage == "vector":
+            name = _vector_name(context, row.client, row.body)
+            try:
+                body = store.files.read(name)
+            except FileNotFoundError:
+                raise RoundFailed(f"the vector of client {row.client} is lost") from None
+        yield Kept(row.seq, row.stage, row.client, body)
+
+
+def kept_message(db: Connection, task: str, number: int, stage: str, client: int) -> bytes | None:
+    """What a client sent for a stage, None if nothing."""
+    of_client = (
+        (messages.c.task == task)
+        & (messages.c.round == number)
+        & (messages.c.stage == stage)
+        & (messages.c.client == client)
+    )
+    found: bytes | None = db.scalar(select(messages.c.body).where(of_client))
+    return found
+
+
+def open_round(db: Connection, task: str) -> Row[Any] | None:
+    """The row of a task's open round."""
+    return db.execute(
+        select(table).where((table.c.task == task) & table.c.stage.in_(STAGES))
+    ).first()
+
+
+def open_rounds(db: Connection) -> list[Row[Any]]:
+    """The rows of all open rounds."""
+    return list(db.execute(select(table).where(table.c.stage.in_(STAGES))).all())
+
+
+def of_session(db: Connection, session: str) -> Row[Any] | None:
+    """The row of a session's round."""
+    return db.execute(select(table).where(table.c.session == session)).first()
+
+
+def of_round(db: Connection, task: str, number: int) -> Row[Any] | None:
+    """The row of a round."""
+    this = (table.c.task == task) & (table.c.number == number)
+    return db.execute(select(table).where(this)).first()
+
+
+def keep_deadline(db: Connection, task: str, number: int, deadline: float) -> None:
+    """Move the end of the stage."""
+    this = (table.c.task == task) & (table.c.number == number)
+    db.execute(update(table).where(this).values(deadline=deadline))
 
 
 def keep_stage(
-    store: Store, live: LiveRound, ended: str, revocations: RevocationList, now: float
+    db: Connection, live: LiveRound, ended: str, revocations: RevocationList, now: float
 ) -> None:
     """Keep that a stage is over, and what became public by that."""
     session = live.session
@@ -52,14 +113,14 @@ def keep_stage(
     values: dict[str, Any] = {
         "stage": live.stage,
         "deadline": live.deadline,
+        "stage_started": live.stage_started,
+        "seconds": json.dumps(live.seconds),
         "session": session.id.hex(),
     }
     if ended == "advertise":
         values["revocations"] = revocations.to_bytes()
-    with store.begin() as db:
-        db.execute(update(table).where(_this(live.context)).values(**values))
-        public = _public(live, ended)
-        transcript.append(db, live.context.task, live.number, now, ended, **public)
+    db.execute(update(table).where(_this(live.context)).values(**values))
+    transcript.append(db, live.context.task, live.number, now, ended, **_public(live, ended))
 
 
 def close_round(db: Connection, live: LiveRound, stage: str, summary: dict[str, Any]) -> None:
@@ -67,28 +128,42 @@ def close_round(db: Connection, live: LiveRound, stage: str, summary: dict[str, 
     values = {"stage": stage, "summary": json.dumps(summary)}
     db.execute(update(table).where(_this(live.context)).values(**values))
     db.execute(delete(messages).where(_of_round(live.context) & (messages.c.stage != "vector")))
+    of_round = (parts.c.task == live.context.task) & (parts.c.round == live.number)
+    db.execute(delete(parts).where(of_round))
 
 
 def drop_vectors(store: Store, context: Context) -> None:
     """Remove the files of a round that is over."""
-    shutil.rmtree(store.vector_path(context.task, context.round, 0).parent, ignore_errors=True)
+    store.files.remove(vectors_of(context.task, context.round))
 
 
-def has_spent(store: Store, context: Context, client: int) -> bool:
+def vectors_of(task: str, number: int) -> str:
+    """The folder of a round's vectors and of their parts."""
+    return f"vectors/{task}/{number}"
+
+
+def counts(db: Connection, task: str, number: int) -> dict[str, int]:
+    """How many clients have sent the message of each stage that has begun."""
+    of_round = (messages.c.task == task) & (messages.c.round == number)
+    query = select(messages.c.stage, func.count()).where(of_round).group_by(messages.c.stage)
+    found = {row[0]: int(row[1]) for row in db.execute(query)}
+    return {stage: found[stage] for stage in STAGES if stage in found}
+
+
+def has_spent(db: Connection, task: str, model: bytes, client: int) -> bool:
     """Whether a client has uploaded an update of this model of this task."""
     same = (
-        (messages.c.task == context.task)
+        (messages.c.task == task)
         & (messages.c.client == client)
         & (messages.c.stage == "vector")
         & (table.c.task == messages.c.task)
         & (table.c.number == messages.c.round)
-        & (table.c.model_digest == context.model)
+        & (table.c.model_digest == model)
     )
-    with store.begin() as db:
-        return db.execute(select(messages.c.client).where(same)).first() is not None
+    return db.execute(select(messages.c.client).where(same)).first() is not None
 
 
-def took_vector(store: Store, session: str, client: int) -> bool:
+def took_vector(db: Connection, session: str, client: int) -> bool:
     """Whether a client's vector was taken in the round of a session."""
     same = (
         (table.c.session == session)
@@ -97,8 +172,7 @@ def took_vector(store: Store, session: str, client: int) -> bool:
         & (messages.c.client == client)
         & (messages.c.stage == "vector")
     )
-    with store.begin() as db:
-        return db.execute(select(messages.c.client).where(same)).first() is not None
+    return db.execute(select(messages.c.client).where(same)).first() is not None
 
 
 def failures_in_a_row(db: Connection, task: str) -> int:
@@ -112,11 +186,10 @@ def failures_in_a_row(db: Connection, task: str) -> int:
     return count
 
 
-def blamed(store: Store, task: str) -> set[int]:
+def blamed(db: Connection, task: str) -> set[int]:
     """Whom evidence has named in any round of a task."""
-    with store.begin() as db:
-        summaries = db.scalars(select(table.c.summary).where(table.c.task == task))
-        return {client for text in summaries for client in json.loads(text).get("blamed", ())}
+    summaries = db.scalars(select(table.c.summary).where(table.c.task == task))
+    return {client for text in summaries for client in json.loads(text).get("blamed", ())}
 
 
 def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
@@ -155,19 +228,23 @@ def failure(live: LiveRound, error: FlError) -> dict[str, Any]:
 
 
 def of_task(store: Store, task: str) -> list[dict[str, Any]]:
-    """The rounds of a task, oldest first."""
-    with store.begin() as db:
-        rows = db.execute(select(table).where(table.c.task == task).order_by(table.c.number))
-        return [
-            {
-                "number": row.number,
-                "stage": row.stage,
-                "session": row.session,
-                "opened_at": row.opened_at,
-                **json.loads(row.summary),
-            }
-            for row in rows
-        ]
+    """The rounds of a task, oldest first; the open one with who has sent what."""
+    with store.read() as db:
+        rows = db.execute(select(table).where(table.c.task == task).order_by(table.c.number)).all()
+        return [_entry(db, row) for row in rows]
+
+
+def _entry(db: Connection, row: Row[Any]) -> dict[str, Any]:
+    entry = {
+        "number": row.number,
+        "stage": row.stage,
+        "session": row.session,
+        "opened_at": row.opened_at,
+        **json.loads(row.summary),
+    }
+    if row.stage in STAGES:
+        entry |= {"counts": counts(db, row.task, row.number), "deadline": row.deadline}
+    return entry
 
 
 def _public(live: LiveRound, ended: str) -> dict[str, Any]:
@@ -190,3 +267,9 @@ def _this(context: Context) -> Any:
 
 def _of_round(context: Context) -> Any:
     return (messages.c.task == context.task) & (messages.c.round == context.round)
+
+
+def _vector_name(context: Context, client: int, digest: bytes) -> str:
+    """A name for each vector: one that is refused must not replace the one that was taken."""
+    place = f"{vectors_of(context.task, context.round)}/{client}"
+    return f"{place}.{digest.hex()}" if digest else place  # servers before kept no digest

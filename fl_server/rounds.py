@@ -1,34 +1,27 @@
 """The rounds of all tasks: what comes in is checked, kept, acknowledged; deadlines move things on.
 
-Everything here is safe to call from several threads, and none of it waits.
+Everything here is safe to call from several threads, and in several workers over one database.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, Row
 
 from fl_server import messages as wire
-from fl_server import record, transcript
+from fl_server import record
 from fl_server.clients import Caller, Clients
-from fl_server.errors import FlError, Gone, NotFound, ProtocolError, RoundFailed, RoundFinished
-from fl_server.live import FAILED, FINISHED, STAGES, LiveRound
-from fl_server.privacy import Ledger
-from fl_server.secagg.certificate import RevocationList
+from fl_server.errors import FlError, Gone, NotFound, RoundFinished, StageReplayed
+from fl_server.live import FINISHED, STAGES, LiveRound
+from fl_server.replicas import Replicas
 from fl_server.secagg.encode import Floats
-from fl_server.secagg.keys import model_digest
-from fl_server.secagg.messages import Context
-from fl_server.secagg.server import Reveals, Total
 from fl_server.settings import Settings, TaskSettings
 from fl_server.store import Store
-from fl_server.store import rounds as table
 from fl_server.tasks import Task, Tasks
+from fl_server.turn import Desk
 from fl_server.weights import Weights
 
 
@@ -38,41 +31,44 @@ class Rounds:
     def __init__(self, store: Store, clients: Clients, settings: Settings) -> None:
         self.weights = Weights(store)
         self.tasks = Tasks(store, self.weights)
-        self.on_change: Callable[[], None] = lambda: None
         self._store = store
-        self._clients = clients
         self._settings = settings
-        self._lock = threading.RLock()
-        self._live: dict[str, LiveRound] = {}
-        # By task, whom evidence has named: they could make every round fail.
-        self._barred: dict[str, set[int]] = {}
-        self._behind = True
-        with self._guarded():
-            pass
+        self._replicas = Replicas(store, clients, settings)
+        parts = store, clients, settings, self.weights, self.tasks, self._replicas
+        self._desk = Desk(*parts)
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have this called whenever a round has moved on, in this worker."""
+        self._desk.on_change = call
 
     # What an operator does.
 
     def create_task(self, settings: TaskSettings, model: bytes, initial: Floats) -> Task:
         """A task whose first round is open when this returns."""
-        with self._guarded():
-            task = self.tasks.create(settings, model, initial)
-            self._open(task)
-        self.on_change()
-        return task
+        with self._desk.first_turn(
+            lambda db: self.tasks.create(db, settings, model, initial)
+        ) as turn:
+            turn.open()
+        return self.tasks.get(settings.name)
 
     def stop_task(self, name: str) -> Task:
         """End a task; its open round fails."""
-        with self._guarded():
-            if self.tasks.get(name).state == "running":
-                with self._store.begin() as db:
-                    self.tasks.set_state(db, name, "stopped")
-                if name in self._live:
-                    self._fail(self._live[name], RoundFailed("the task was stopped"))
+        with self._desk.turn(name) as turn:
+            turn.stop()
         return self.tasks.get(name)
 
     def live(self, task: str) -> LiveRound | None:
         """The open round of a task."""
-        return self._live.get(task)
+        with self._desk.turn(task) as turn:
+            return turn.live
+
+    def spent(self, task: Task) -> dict[str, float] | None:
+        """What the task's releases have cost, None without differential privacy."""
+        privacy = task.settings.privacy
+        if privacy is None:
+            return None
+        noises = self._desk.ledger(task.name).noises()
+        return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
 
     # What devices do.
 
@@ -81,15 +77,16 @@ class Rounds:
 
         raises Gone, ProtocolError
         """
-        with self._guarded():
-            if request.advert:
-                return self._join(caller, request)
-            running = [task for task in self.tasks.all() if self._is_for(task, caller)]
+        if request.advert:
+            return self._join(caller, request)
+        running = [task for task in self.tasks.all() if self._is_for(task, caller)]
+        with self._store.read() as db:
             for task in running:
-                live = self._live.get(task.name)
-                if live is not None and self._may_offer(live, caller):
-                    return self._reply(wire.OFFER, _offer(live).to_bytes())
-            return None if running else self._reply(wire.IDLE)
+                row = record.open_round(db, task.name)
+                if row is not None and self._may_offer(db, row, caller):
+                    offer = _offer(self._replicas.blank(task, row))
+                    return self._reply(wire.OFFER, offer.to_bytes())
+        return None if running else self._reply(wire.IDLE)
 
     def wait_reply(self) -> wire.CheckInReply:
         """Come again."""
@@ -97,304 +94,180 @@ class Rounds:
 
     def put(self, caller: Caller, session: str, stage: str, body: bytes) -> None:
         """Take the message of a stage; it is kept when this returns.     raises FlError"""
-        with self._guarded():
-            try:
-                live = self._find(session)
-            except RoundFinished:
-                # Nobody needs the reveal any more; a vector may come again that is in the sum.
-                if stage == "reveal" or (stage == "vector" and self._took(session, caller.id)):
-                    return
-                raise
-            self._receive(live, stage, caller, body)
+        try:
+            live = self._find(session)
+        except RoundFinished:
+            # Nobody needs the reveal any more; a vector may come again that is in the sum.
+            if stage == "reveal" or (stage == "vector" and self._took(session, caller.id)):
+                return
+            raise
+        if stage == "vector":
+            _check_member(live, caller.id)
+            name = record.write_vector(self._store, live.context, caller.id, body)
+        try:
+            self._receive(live.context.task, live.number, stage, caller, body)
+        except FlError:
+            if stage == "vector":
+                self._store.files.remove(name)
+            raise
 
     def get(self, caller: Caller, session: str, stage: str) -> bytes | None:
         """What follows a stage; None until it is over.     raises Gone, NotFound"""
-        with self._guarded():
-            return self._find(session).reply(stage, caller.id)
+        with self._store.read() as db:
+            row = record.of_session(db, session) if session else None
+        live = self._find(session)
+        _check_member(live, caller.id)
+        # Memory may be a stage ahead of the database, which nobody may see before it is committed.
+        over = row is not None and STAGES.index(row.stage) > STAGES.index(stage)
+        return live.reply(stage, caller.id) if over else None
 
     def vector_size(self, session: str, client: int) -> int | None:
         """The bytes of a masked vector; None where the client's is in the sum of a finished round.
 
         raises Gone, NotFound
         """
-        with self._guarded():
-            try:
-                live = self._find(session)
-            except RoundFinished:
-                if self._took(session, client):
-                    return None
-                raise
-            if live.session is None or client not in live.session.adverts:
-                raise Gone(f"client {client} is not in this session")
-            return live.session.params.vector_size
-
-    def vector_place(self, session: str, client: int) -> Path | None:
-        """Where a vector is put together; None if it was taken.     raises Gone, NotFound"""
-        with self._guarded():
-            if self.vector_size(session, client) is None:
-                return None
+        try:
             live = self._find(session)
-            if client in live.senders("vector"):
+        except RoundFinished:
+            if self._took(session, client):
                 return None
-            if live.stage != "vector":
-                when = "not open yet" if live.stage == "share" else "over"
-                raise Gone(f"stage vector is {when}; this is stage {live.stage}")
-            path = self._store.vector_path(live.task.name, live.number, client)
-            return path.with_suffix(".part")
+            raise
+        _check_member(live, client)
+        assert live.session is not None
+        return live.session.params.vector_size
+
+    def vector_place(self, session: str, client: int) -> tuple[str, int] | None:
+        """The task and round that a vector is for; None if it was taken.
+
+        raises Gone, NotFound
+        """
+        if self.vector_size(session, client) is None:
+            return None
+        live = self._find(session)
+        place = live.context.task, live.number
+        with self._store.read() as db:
+            if record.kept_message(db, *place, "vector", client) is not None:
+                return None
+        if live.stage != "vector":
+            when = "not open yet" if live.stage == "share" else "over"
+            raise Gone(f"stage vector is {when}; this is stage {live.stage}")
+        return place
 
     # What time does.
 
     def tick(self) -> float | None:
         """End what is over; when to call again comes out, None if nothing has a deadline."""
-        with self._guarded():
-            for live in list(self._live.values()):
-                if self._settings.clock() >= live.deadline:
-                    self._deadline(live)
-            return min((live.deadline for live in self._live.values()), default=None)
+        for row in self._open_rows():
+            if self._settings.clock() >= row.deadline:
+                with self._desk.turn(row.task) as turn:
+                    turn.end_if_due()
+        return min((row.deadline for row in self._open_rows()), default=None)
+
+    def resume(self) -> None:
+        """After the server was away, or its clock jumped: whoever still takes part gets the whole
+        time again, and a running task without a round gets one."""
+        for task in self.tasks.all():
+            with self._desk.turn(task.name) as turn:
+                if turn.live is not None:
+                    turn.extend()
+                turn.open()
 
     # What the above uses.
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """One at a time; if the store fails, memory may be ahead of it and is built anew."""
-        with self._lock:
-            if self._behind:
-                self._restore()
-                self._behind = False
-            try:
-                yield
-            except FlError:
-                raise
-            except BaseException:
-                self._behind = True
-                raise
+    def _open_rows(self) -> list[Row[Any]]:
+        with self._store.read() as db:
+            return record.open_rounds(db)
 
     def _is_for(self, task: Task, caller: Caller) -> bool:
         return task.state == "running" and task.settings.population == caller.population
 
-    def _may_offer(self, live: LiveRound, caller: Caller) -> bool:
-        if live.stage != "advertise" or caller.id in live.senders("advertise"):
+    def _may_offer(self, db: Connection, row: Row[Any], caller: Caller) -> bool:
+        if row.stage != "advertise":
             return False
-        if caller.id in self._barred_from(live.task.name):
+        if record.kept_message(db, row.task, row.number, "advertise", caller.id) is not None:
             return False
-        return not record.has_spent(self._store, live.context, caller.id)
+        return not self._why_not(db, row, caller)
 
-    def _barred_from(self, task: str) -> set[int]:
-        if task not in self._barred:
-            self._barred[task] = record.blamed(self._store, task)
-        return self._barred[task]
+    def _why_not(self, db: Connection, row: Row[Any], caller: Caller) -> str:
+        """Why a client may not join a round, empty if it may."""
+        if caller.id in record.blamed(db, row.task):
+            return f"evidence has named client {caller.id} in an earlier round of this task"
+        if record.has_spent(db, row.task, row.model_digest, caller.id):
+            return "an update of this model has been taken from this client before"
+        return ""
 
     def _reply(self, kind: int, body: bytes = b"") -> wire.CheckInReply:
         return wire.CheckInReply(kind, int(self._settings.retry_s * 1000), body)
 
     def _join(self, caller: Caller, request: wire.CheckIn) -> wire.CheckInReply | None:
-        live = self._live.get(request.task)
-        if live is None or live.number != request.round:
-            raise Gone(f"round {request.round} of task {request.task} is over")
-        if caller.id in self._barred_from(request.task):
-            raise Gone(f"evidence has named client {caller.id} in an earlier round of this task")
-        if record.has_spent(self._store, live.context, caller.id):
-            raise Gone("an update of this model has been taken from this client before")
-        self._receive(live, "advertise", caller, request.advert)
-        if live.session is None:
-            return None
-        return self._reply(wire.SESSION, live.session.id)
+        with self._store.read() as db:
+            row = record.open_round(db, request.task)
+            if row is None or row.number != request.round:
+                raise Gone(f"round {request.round} of task {request.task} is over")
+            place = request.task, request.round
+            kept = record.kept_message(db, *place, "advertise", caller.id)
+            why = "" if kept is not None else self._why_not(db, row, caller)
+        if why:
+            raise Gone(why)
+        if kept is None:
+            live = self._receive(*place, "advertise", caller, request.advert)
+            session = live.session.id if live.session is not None else b""
+        elif kept != request.advert:
+            what = f"client {caller.id} sent another message for this stage"
+            raise StageReplayed(what, [caller.id])
+        else:
+            session = bytes.fromhex(row.session)
+        return self._reply(wire.SESSION, session) if session else None
+
+    def _receive(
+        self, task: str, number: int, stage: str, caller: Caller, body: bytes
+    ) -> LiveRound:
+        """Take a message for a round, which comes out as it is then.     raises FlError"""
+        with self._desk.turn(task) as turn:
+            live = turn.live
+            if live is not None and live.number == number:
+                turn.receive(stage, caller, body)
+                return live
+        with self._store.read() as db:
+            row = record.of_round(db, task, number)
+        raise _ended(row)
 
     def _find(self, session: str) -> LiveRound:
-        for live in self._live.values():
-            if live.session is not None and live.session.id.hex() == session:
+        """A session's open round, at least as far as the database says.
+
+        raises NotFound, Gone, RoundFinished
+        """
+        with self._store.read() as db:
+            row = record.of_session(db, session) if session else None
+        if row is not None and row.stage in STAGES:
+            live = self._replicas.kept(row.task)
+            if live is None or live.number != row.number or live.stage != row.stage:
+                with self._desk.turn(row.task) as turn:
+                    live = turn.live
+            if live is not None and live.number == row.number:
                 return live
-        with self._store.begin() as db:
-            row = db.execute(select(table).where(table.c.session == session)).first()
-        if row is None or not session:
-            raise NotFound("there is no such session")
-        if row.stage == FINISHED:
-            raise RoundFinished("the round is finished")
-        raise Gone(f"the round failed: {json.loads(row.summary).get('error')}")
+            with self._store.read() as db:
+                row = record.of_session(db, session)
+        raise _ended(row)
 
     def _took(self, session: str, client: int) -> bool:
-        return record.took_vector(self._store, session, client)
+        with self._store.read() as db:
+            return record.took_vector(db, session, client)
 
-    def _receive(self, live: LiveRound, stage: str, caller: Caller, body: bytes) -> None:
-        now = self._settings.clock()
-        if not live.receive(stage, caller.id, body, caller.certificate, now):
-            return
-        record.keep_message(self._store, live.context, stage, caller.id, body)
-        while live.task.name in self._live and live.complete():
-            if not self._advance(live):
-                break
 
-    def _deadline(self, live: LiveRound) -> None:
-        joined = len(live.senders("advertise"))
-        if live.stage != "advertise" or joined >= live.task.min_cohort:
-            self._advance(live)
-        elif joined:
-            missing = f"{joined} of at least {live.task.min_cohort} clients joined in time"
-            self._fail(live, RoundFailed(missing), counts=False)
-        else:
-            live.deadline = self._settings.clock() + live.task.join_s
+def _ended(row: Row[Any] | None) -> FlError:
+    """Why a round takes nothing more."""
+    if row is None:
+        return NotFound("there is no such session")
+    if row.stage == FINISHED:
+        return RoundFinished("the round is finished")
+    return Gone(f"the round failed: {json.loads(row.summary).get('error')}")
 
-    def _advance(self, live: LiveRound) -> bool:
-        """Whether the round goes on. It ends the stage, in memory and then in the store."""
-        now = self._settings.clock()
-        try:
-            if isinstance(live.state, Reveals):
-                self._finish(live, live.state.close(), now)
-                return False
-            ended, revocations = live.stage, self._clients.revocations()
-            live.advance(revocations, now)
-        except ProtocolError as error:
-            self._fail(live, error)
-            return False
-        record.keep_stage(self._store, live, ended, revocations, now)
-        self.on_change()
-        return True
 
-    def _finish(self, live: LiveRound, total: Total, now: float) -> None:
-        task = self.tasks.get(live.task.name)
-        if why := self._overspent(task):  # the database was put back to an earlier state
-            self._fail(live, RoundFailed(why))
-            return
-        mean, privacy = total.mean(), task.settings.privacy
-        if privacy is not None:
-            mean = privacy.noisy(mean, total.session.params, self._settings.random)
-        before, strategy = self.weights.latest(task.name), task.settings.make_strategy()
-        weights, moments = self.weights.values(before), self.weights.moments(before)
-        after, moments = strategy.apply(
-            weights, mean, strategy.start(len(weights)) if moments is None else moments
-        )
-        live.seconds["reveal"] = round(now - live.stage_started, 3)
-        summary = record.summary(live, mean, total)
-        with self._store.begin() as db:
-            version = self.weights.add(db, task.name, after, live.number, moments)
-            if privacy is not None:  # counted before anybody can see it
-                what = f"round {live.number} {version.digest.hex()}"
-                self._ledger(task).add(privacy.noise_multiplier, what)
-            public = {"weights": version.digest.hex(), "summary": summary}
-            transcript.append(db, task.name, live.number, now, FINISHED, **public)
-            record.close_round(db, live, FINISHED, summary)
-            if version.version >= task.settings.rounds:
-                self.tasks.set_state(db, task.name, "finished")
-        self._over(live)
-
-    def spent(self, task: Task) -> dict[str, float] | None:
-        """What the task's releases have cost, None without differential privacy."""
-        privacy = task.settings.privacy
-        if privacy is None:
-            return None
-        noises = self._ledger(task).noises()
-        return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
-
-    def _overspent(self, task: Task) -> str:
-        """Why the task's privacy budget has no round left, empty if it has."""
-        privacy = task.settings.privacy
-        if privacy is None or privacy.allows_after(self._ledger(task).noises()):
-            return ""
-        return f"another round would spend more than epsilon {privacy.epsilon:g}"
-
-    def _ledger(self, task: Task) -> Ledger:
-        return Ledger(self._store.ledger_path(task.name))
-
-    def _fail(self, live: LiveRound, error: FlError, counts: bool = True) -> None:
-        """End a round without a result. Updates that were uploaded stay spent."""
-        task, now = self.tasks.get(live.task.name), self._settings.clock()
-        public = record.failure(live, error)
-        summary = {**public, "counts": live.counts(), "seconds": live.seconds, "counted": counts}
-        with self._store.begin() as db:
-            transcript.append(db, task.name, live.number, now, FAILED, **public)
-            record.close_round(db, live, FAILED, summary)
-            failures = record.failures_in_a_row(db, task.name)
-            if task.state == "running" and failures > task.settings.max_failures:
-                why = f"{failures} rounds in a row failed; the last: {error}"
-                self.tasks.set_state(db, task.name, "failed", why)
-        self._over(live)
-
-    def _over(self, live: LiveRound) -> None:
-        record.drop_vectors(self._store, live.context)
-        self._barred.pop(live.task.name, None)
-        del self._live[live.task.name]
-        task = self.tasks.get(live.task.name)
-        if task.state == "running":
-            self._open(task)
-        self.on_change()
-
-    def _open(self, task: Task) -> None:
-        """Open the next round of a task, if its privacy budget has one left."""
-        if why := self._overspent(task):
-            with self._store.begin() as db:
-                self.tasks.set_state(db, task.name, "finished", why)
-            return
-        now, version = self._settings.clock(), self.weights.latest(task.name)
-        with self._store.begin() as db:
-            query = select(table.c.number).where(table.c.task == task.name)
-            last = db.scalar(query.order_by(table.c.number.desc())) or 0
-            row: dict[str, Any] = {
-                "task": task.name,
-                "number": last + 1,
-                "stage": "advertise",
-                "deadline": now + task.settings.join_s,
-                "opened_at": now,
-                "model_digest": model_digest(task.model, version.digest),
-                "weights": version.digest,
-                "server_nonce": self._settings.random(32),
-            }
-            db.execute(table.insert().values(**row))
-            public = {"model": task.model.hex(), "weights": version.digest.hex()}
-            transcript.append(db, task.name, last + 1, now, "opened", **public)
-        with self._store.begin() as db:
-            this = (table.c.task == task.name) & (table.c.number == last + 1)
-            self._live[task.name] = self._build(task, db.execute(select(table).where(this)).one())
-
-    def _build(self, task: Task, row: Row[Any]) -> LiveRound:
-        length = self._store.blob_path(row.weights).stat().st_size // 4
-        context = Context(
-            tenant=self._settings.tenant,
-            population=task.settings.population,
-            task=task.name,
-            round=row.number,
-            model=row.model_digest,
-        )
-        return LiveRound(
-            task.settings,
-            context,
-            task.settings.encoding(length),
-            task.model,
-            row.weights,
-            row.server_nonce,
-            self._clients.authority_public,
-            row.opened_at,
-        )
-
-    def _restore(self) -> None:
-        """Build the open rounds from the store; a running task without one gets one."""
-        self._live.clear()
-        with self._store.begin() as db:
-            rows = db.execute(select(table).where(table.c.stage.in_(STAGES))).all()
-        for row in rows:
-            task = self.tasks.get(row.task)
-            live = self._live[row.task] = self._build(task, row)
-            try:
-                self._replay(live, row)
-            except FlError as error:
-                self._fail(live, RoundFailed(f"it could not be resumed: {error}"))
-        for task in self.tasks.all():
-            if task.state == "running" and task.name not in self._live:
-                self._open(task)
-
-    def _replay(self, live: LiveRound, row: Row[Any]) -> None:
-        """Feed a round what was kept of it, up to the stage that it had reached."""
-        now = self._settings.clock()
-        for stage in STAGES:
-            for client, body in record.kept_messages(self._store, live.context, stage):
-                certificate = self._clients.certificate(client)
-                live.receive(stage, client, body, certificate, live.opened_at)
-            if stage == row.stage:
-                break
-            live.advance(RevocationList.from_bytes(row.revocations), now)
-        if row.session and (live.session is None or live.session.id.hex() != row.session):
-            raise RoundFailed("its messages give another session")
-        # The server was away: whoever still takes part gets the whole time again.
-        live.deadline = now + live.task.stage_s(live.stage)
+def _check_member(live: LiveRound, client: int) -> None:
+    """raises Gone"""
+    if live.session is None or client not in live.session.adverts:
+        raise Gone(f"client {client} is not in this session")
 
 
 def _offer(live: LiveRound) -> wire.Offer:

@@ -6,6 +6,7 @@ import resource
 import socket
 import sys
 import threading
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -13,9 +14,12 @@ import uvicorn
 
 from fl_server.app import create_app
 from fl_server.connection import MOST_HEADER_BYTES, connection_of
+from fl_server.console import exit_code
+from fl_server.errors import SettingsError
 from fl_server.operator import Operator
 from fl_server.service import Service
 from fl_server.settings import Settings
+from fl_server.workers import CANNOT_START, keep_working
 
 
 class Serving:
@@ -43,6 +47,7 @@ class Serving:
         return Operator(self.url, self.service.admin_token)
 
     def __enter__(self) -> Self:
+        self.service.start()
         self._thread.start()
         return self
 
@@ -61,9 +66,17 @@ class Serving:
 
 
 def serve_forever(settings: Settings, host: str, port: int, options: dict[str, object]) -> None:
-    """Serve in this thread until a signal ends it; says on standard error where."""
+    """Serve until a signal ends it; says on standard error where.
+
+    raises SettingsError, OSError
+    """
     app = create_app(settings)
     service: Service = app.state.service
+    if settings.workers > 1 and not service.store.is_shared:
+        raise SettingsError(
+            f"{settings.workers} workers need --database postgresql://…; SQLite is for one"
+        )
+    service.start()
     listener = listen(host, port)
     scheme = "https" if options else "http"
     print(
@@ -80,7 +93,22 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
             flush=True,
         )
     with listener:
-        server_of(app, settings, **options).run(sockets=[listener])
+        if settings.workers == 1:
+            server_of(app, settings, **options).run(sockets=[listener])
+            return
+        service.store.close()
+        keep_working(settings.workers, partial(_work, settings, options, listener))
+
+
+def _work(settings: Settings, options: dict[str, object], listener: socket.socket) -> None:
+    """One of several workers, in a process of its own."""
+
+    def work() -> int:
+        server_of(create_app(settings), settings, **options).run(sockets=[listener])
+        return 0
+
+    if exit_code("ms-serve", work):
+        sys.exit(CANNOT_START)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -25,6 +25,9 @@ from fl_server.strategy.base import Strategy
 class Settings:
     """A server: where its state lies and how long it lets others wait.
 
+    database_url: SQLAlchemy's; by default SQLite in the folder · files_url: where models, weights
+    and vectors lie, a folder or an fsspec URL; by default the folder · workers:
+    processes that share the address, which need a database that they can share ·
     authority_key: file of the enrolment key; by default `ca.key` in the folder · poll_s: how long a
     request is held open for something to happen · retry_s: when a device without work comes again ·
     max_connections: those above are answered 503 · header_s, body_s, read_s: how long the headers
@@ -37,6 +40,8 @@ class Settings:
     enrol_token: str = ""
     authority_key: Path | None = None
     database_url: str = ""
+    files_url: str = ""
+    workers: int = 1
     poll_s: float = 20.0
     retry_s: float = 1.0
     certificate_days: int = 365
@@ -52,6 +57,8 @@ class Settings:
         for name in ("poll_s", "retry_s", "header_s", "body_s", "read_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
+        if self.workers < 1:
+            raise SettingsError(f"workers is {self.workers}, want 1 or more")
         if not self.tenant.isprintable() or not 1 <= len(self.tenant.encode()) <= 64:
             raise SettingsError(f"tenant {self.tenant!r}: want 1 to 64 bytes of text")
 

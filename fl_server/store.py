@@ -1,134 +1,67 @@
-"""What outlasts the process: tables in a database and files beside it, in one folder.
+"""What outlasts the process: tables in a database, and files in a folder or an object store.
 
 What has been acknowledged to anybody has been committed here before.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import IO, Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    event,
-)
+from sqlalchemy import Connection, Engine, create_engine, event, func, select
+from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 
+from fl_server import schema
 from fl_server.console import read_word
-from fl_server.errors import NotFound, SettingsError
+from fl_server.errors import FlError, NotFound, SettingsError
+from fl_server.files import Folder, open_files, sync_folder, write_file
 
-_tables = MetaData()
+__all__ = ["Store", "sync_folder", "write_file"]
 
-clients = Table(
-    "clients",
-    _tables,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("public_key", LargeBinary, unique=True, nullable=False),
-    Column("population", String(64), nullable=False),
-    Column("certificate", LargeBinary, nullable=False),
-    Column("counter", BigInteger, nullable=False, default=0),
-    Column("revoked", Boolean, nullable=False, default=False),
-)
-tasks = Table(
-    "tasks",
-    _tables,
-    Column("name", String(64), primary_key=True),
-    Column("settings", Text, nullable=False),
-    Column("model", LargeBinary, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("error", Text, nullable=False, default=""),
-)
-weights = Table(
-    "weights",
-    _tables,
-    Column("task", String(64), primary_key=True),
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("round", Integer, nullable=False),
-)
-moments = Table(  # what a task's strategy keeps beside these weights
-    "moments",
-    _tables,
-    Column("task", String(64), primary_key=True),
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("digest", LargeBinary, nullable=False),
-)
-rounds = Table(
-    "rounds",
-    _tables,
-    Column("task", String(64), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("stage", String(16), nullable=False),
-    Column("deadline", Float, nullable=False),
-    Column("opened_at", Float, nullable=False),
-    Column("model_digest", LargeBinary, nullable=False),
-    Column("weights", LargeBinary, nullable=False),
-    Column("server_nonce", LargeBinary, nullable=False),
-    Column("revocations", LargeBinary, nullable=False, default=b""),
-    Column("session", String(64), nullable=False, default=""),
-    Column("summary", Text, nullable=False, default="{}"),
-)
-messages = Table(
-    "messages",
-    _tables,
-    Column("task", String(64), primary_key=True),
-    Column("round", Integer, primary_key=True, autoincrement=False),
-    Column("stage", String(16), primary_key=True),
-    Column("client", Integer, primary_key=True, autoincrement=False),
-    # A vector lies in a file; its row holds nothing.
-    Column("body", LargeBinary, nullable=False),
-)
-transcript = Table(
-    "transcript",
-    _tables,
-    Column("task", String(64), primary_key=True),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("round", Integer, nullable=False),
-    Column("line", Text, nullable=False),
-)
-facts = Table(
-    "facts",
-    _tables,
-    Column("name", String(64), primary_key=True),
-    Column("value", Text, nullable=False),
-)
+_CHANNEL = "mindspan"
+_LISTENS_S = 1.0
 
 
 class Store:
-    """The tables and the files of one folder."""
+    """The tables and the files of one server, however many workers it has.
 
-    def __init__(self, folder: Path, database_url: str = "") -> None:
+    database_url: else SQLite in the folder · files_url: else the folder itself
+    """
+
+    def __init__(self, folder: Path, database_url: str = "", files_url: str = "") -> None:
         # Vectors, tokens and keys: nobody else on the machine is to read them.
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         self.folder = folder
-        url = database_url or f"sqlite:///{folder / 'state.sqlite'}"
-        self._engine = _engine(url)
-        if self._engine.dialect.name == "sqlite":
+        self.files = open_files(files_url, folder)
+        self._engine = _engine(database_url or f"sqlite:///{folder / 'state.sqlite'}")
+        self._lock: IO[bytes] | None = None
+        self._closed = threading.Event()
+        if not self.is_shared:
             if not database_url:
                 # What SQLite puts beside its file gets the mode of the file.
                 (folder / "state.sqlite").touch(mode=0o600)
                 (folder / "state.sqlite").chmod(0o600)
             event.listen(self._engine, "connect", _be_durable)
-        with _one_line():
-            _tables.create_all(self._engine)
+            event.listen(self._engine, "begin", _begin)
+        try:
+            with _one_line():
+                schema.upgrade(self._engine)
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether workers may share the database: SQLite is for one process."""
+        return self._engine.dialect.name != "sqlite"
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -136,35 +69,71 @@ class Store:
         with self._engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def read(self, within: Connection | None = None) -> Iterator[Connection]:
+        """A transaction that changes nothing and waits for nobody; or the one that is open."""
+        with nullcontext(within) if within is not None else self._reading() as connection:
+            yield connection
+
     def close(self) -> None:
+        self._closed.set()
         self._engine.dispose()
+        if self._lock is not None:
+            self._lock.close()
+
+    def lock_folder(self) -> None:
+        """Keep the folder until `close`: two servers on one SQLite file would not see each other.
+
+        raises SettingsError
+        """
+        if self.is_shared or self._lock is not None:
+            return
+        lock = (self.folder / "lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise SettingsError(f"{self.folder} is in use by another server") from None
+        self._lock = lock
+
+    def notify(self, db: Connection) -> None:
+        """Tell all workers, once this transaction is committed, that a round has moved on."""
+        if self.is_shared:
+            db.execute(select(func.pg_notify(_CHANNEL, "")))
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call back on each `notify` of any worker, from a thread, until the store is closed."""
+        if self.is_shared:
+            arguments = self._engine.url, heard, self._closed
+            threading.Thread(target=_listen, args=arguments, daemon=True).start()
 
     def put_blob(self, data: bytes) -> bytes:
         """Keep bytes under their SHA-256, which comes out."""
         digest = hashlib.sha256(data).digest()
-        path = self._blob(digest)
-        if not path.exists():
-            write_file(path, data)
+        if not self.files.exists(_blob(digest)):
+            self.files.write(_blob(digest), data)
         return digest
 
-    def blob_path(self, digest: bytes) -> Path:
-        """The file of a digest.     raises NotFound"""
-        path = self._blob(digest)
-        if not path.exists():
-            raise NotFound(f"nothing is kept under {digest.hex()}")
-        return path
+    def blob_size(self, digest: bytes) -> int:
+        """The bytes under a digest.     raises NotFound"""
+        try:
+            return self.files.size(_blob(digest))
+        except FileNotFoundError:
+            raise NotFound(f"nothing is kept under {digest.hex()}") from None
 
-    def get_blob(self, digest: bytes) -> bytes:
-        return self.blob_path(digest).read_bytes()
+    def get_blob(self, digest: bytes, first: int = 0, end: int | None = None) -> bytes:
+        """Bytes `first` to `end` of what is kept under a digest.     raises NotFound"""
+        try:
+            return self.files.read(_blob(digest), first, end)
+        except FileNotFoundError:
+            raise NotFound(f"nothing is kept under {digest.hex()}") from None
 
-    def vector_path(self, task: str, number: int, client: int) -> Path:
-        return self.folder / "vectors" / task / str(number) / str(client)
+    def blob_path(self, digest: bytes) -> Path | None:
+        """The blob as a file on this machine, None where it lies elsewhere."""
+        return self.files.path(_blob(digest)) if isinstance(self.files, Folder) else None
 
     def ledger_path(self, task: str) -> Path:
         return self.folder / "privacy" / task
-
-    def _blob(self, digest: bytes) -> Path:
-        return self.folder / "blobs" / digest.hex()
 
     def secret(self, name: str, given: str, random_hex: str) -> str:
         """A token: the one given, else the one in the folder's file, else a new one, kept there."""
@@ -181,14 +150,28 @@ class Store:
             raise SettingsError(f"{path}: not a token, want printable ASCII")
         return token
 
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
+            connection = connection.execution_options(reads=True)
+            with connection.begin():
+                yield connection
+
+
+def _blob(digest: bytes) -> str:
+    return f"blobs/{digest.hex()}"
+
 
 @contextmanager
 def _one_line() -> Iterator[None]:
     """What is wrong with a database, without its address, which may hold a password."""
     try:
         yield
+    except FlError:
+        raise
     except ImportError as error:
-        raise SettingsError(f"the database's driver is not installed: {error}") from None
+        extra = "pip install 'mindspan[postgresql]'"
+        raise SettingsError(f"the database's driver is not installed ({extra}): {error}") from None
     except (SQLAlchemyError, ValueError) as error:
         cause = getattr(error, "orig", None) or error
         raise SettingsError(f"the database cannot be used: {cause}") from None
@@ -196,37 +179,43 @@ def _one_line() -> Iterator[None]:
 
 def _engine(url: str) -> Engine:
     with _one_line():
-        return create_engine(url)
-
-
-def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write all or nothing, and have it on the disk when this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)  # the name, too
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk when this returns."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        found = make_url(url)
+        options: dict[str, Any] = {}
+        if found.get_backend_name() == "postgresql":
+            found = found.set(drivername="postgresql+psycopg")
+            # A connection that the database has dropped is replaced before it is used.
+            options = {"pool_pre_ping": True, "pool_size": 8, "max_overflow": 24}
+        elif found.get_backend_name() != "sqlite":
+            kind = found.get_backend_name()
+            raise SettingsError(f"the database cannot be used: {kind} is not sqlite or postgresql")
+        return create_engine(found, **options)
 
 
 def _be_durable(connection: DBAPIConnection, _: object) -> None:
+    connection.isolation_level = None  # `_begin` begins; sqlite3 itself would begin too late
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    """Whoever may write waits here: a reader that turns writer could only be sent away."""
+    reads = connection.get_execution_options().get("reads")
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _listen(url: Any, heard: Callable[[], None], closed: threading.Event) -> None:
+    import psycopg
+
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    while not closed.is_set():
+        try:
+            with psycopg.connect(plain, autocommit=True) as connection:
+                connection.execute(f"LISTEN {_CHANNEL}")
+                heard()  # whatever was missed
+                while not closed.is_set():
+                    for _ in connection.notifies(timeout=_LISTENS_S):
+                        heard()
+        except psycopg.Error:
+            closed.wait(_LISTENS_S)  # the database is away

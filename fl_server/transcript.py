@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from fl_server.errors import ProtocolError
 from fl_server.secagg import labels
 from fl_server.secagg.keys import hashed
-from fl_server.store import transcript as table
+from fl_server.tables import transcript as table
 
 START = "0" * 64
 

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select
 from fl_server.errors import Malformed, NotFound
 from fl_server.secagg.encode import Floats
 from fl_server.store import Store
-from fl_server.store import moments as moments_table
-from fl_server.store import weights as table
+from fl_server.tables import moments as moments_table
+from fl_server.tables import weights as table
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,23 @@ class Weights:
         db.execute(moments_table.insert().values(task=task, version=version, digest=kept))
         return Version(version, digest, round_number, kept)
 
-    def latest(self, task: str) -> Version:
+    def latest(self, task: str, within: Connection | None = None) -> Version:
         """raises NotFound"""
-        return self.versions(task)[-1]
+        return self._found(task, within, newest=True)[-1]
 
-    def versions(self, task: str) -> list[Version]:
+    def versions(self, task: str, within: Connection | None = None) -> list[Version]:
         """All versions, oldest first.     raises NotFound"""
-        with self._store.begin() as db:
-            same = (moments_table.c.task == table.c.task) & (
-                moments_table.c.version == table.c.version
-            )
-            query = select(table, moments_table.c.digest.label("moments")).outerjoin(
-                moments_table, same
-            )
-            rows = db.execute(query.where(table.c.task == task).order_by(table.c.version))
+        return self._found(task, within)
+
+    def _found(self, task: str, within: Connection | None, newest: bool = False) -> list[Version]:
+        same = (moments_table.c.task == table.c.task) & (moments_table.c.version == table.c.version)
+        query = select(table, moments_table.c.digest.label("moments")).outerjoin(
+            moments_table, same
+        )
+        order = table.c.version.desc() if newest else table.c.version
+        query = query.where(table.c.task == task).order_by(order).limit(1 if newest else None)
+        with self._store.read(within) as db:
+            rows = db.execute(query)
             found = [Version(r.version, r.digest, r.round, r.moments or b"") for r in rows]
         if not found:
             raise NotFound(f"task {task} has no weights")

@@ -35,6 +35,7 @@ from fl_server.errors import (
     StaleRound,
     TrainingFailed,
 )
+from fl_server.files import write_file
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
@@ -42,7 +43,6 @@ from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import RandomBytes, model_digest
 from fl_server.secagg.policy import Policy
 from fl_server.secagg.run import Stage
-from fl_server.store import write_file
 from fl_server.weights import digest_of, weights_vector
 
 _log = logging.getLogger(__name__)

@@ -130,14 +130,15 @@ def task_settings(count: int, **changes: object) -> dict[str, object]:
 class Killable:
     """ms-serve as a process of its own, on a port that stays the same."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.port = 0
+        self._options = options
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "fl_server", "serve", "--folder", str(self.folder)]
-        command += ["--port", str(self.port), "--poll-s", "5"]
+        command += ["--port", str(self.port), "--poll-s", "5", *self._options]
         root = Path(__file__).parents[2]
         env = os.environ | {"PYTHONPATH": str(root)}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)

@@ -21,6 +21,7 @@ from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.settings import Settings, TaskSettings
 from fl_server.store import Store
+from fl_server.uploads import Uploads
 
 START = np.zeros(LENGTH, np.float32)
 
@@ -54,10 +55,11 @@ class NeverTrains:
 class World:
     """A store, its rounds and some enrolled members; `now` is set by the test."""
 
-    def __init__(self, folder: Path, **task: object) -> None:
+    def __init__(self, folder: Path, database: str = "", files: str = "", **task: object) -> None:
         self.now = 1000.0
+        self.files = files
         self.settings = Settings(folder, clock=lambda: self.now, random=seeded("world"))
-        self.store = Store(folder)
+        self.store = Store(folder, database, files)
         self.authority = Authority(bytes(32))
         self.restart()
         self.digest = self.store.put_blob(MODEL)
@@ -67,6 +69,11 @@ class World:
         arguments = self.store, self.authority, self.settings, "token"
         self.clients = Clients(*arguments)
         self.rounds = Rounds(self.store, self.clients, self.settings)
+        self.uploads = Uploads(self.rounds, self.store)
+        self.rounds.resume()
+
+    def close(self) -> None:
+        self.store.close()
 
     def enrol(self, i: int) -> tuple[Member, Caller]:
         identity = Identity(bytes([i + 1]) * 32)
