@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from fl_fleet import LENGTH, MODEL
@@ -16,13 +18,15 @@ from fl_server.clients import Caller, Clients
 from fl_server.enrolment import Authority
 from fl_server.rounds import Rounds
 from fl_server.secagg import labels
-from fl_server.secagg.client import Member, join
+from fl_server.secagg.client import Advertised, Member, join
+from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.settings import Settings, TaskSettings
 from fl_server.store import Store
 from fl_server.uploads import Uploads
 
+T = TypeVar("T")
 START = np.zeros(LENGTH, np.float32)
 
 
@@ -62,6 +66,7 @@ class World:
         self.store = Store(folder, database, files)
         self.authority = Authority(bytes(32))
         self.restart()
+        self.joined: dict[Caller, Advertised] = {}
         self.digest = self.store.put_blob(MODEL)
         self.rounds.create_task(TaskSettings(name="t", **task), self.digest, START)
 
@@ -92,7 +97,29 @@ class World:
         answer = self.rounds.check_in(
             caller, wire.CheckIn(context.task, context.round, state.message)
         )
+        self.joined[caller] = state
         return caller, state, answer
+
+    def play(self, call: Callable[[Callable[[], T]], T] = lambda work: work()) -> None:
+        """Let all who have joined go through the round; `call` calls the server."""
+        updates = {c: Update(np.full(LENGTH, 0.25, np.float32), 1, 0.5, 1, 2) for c in self.joined}
+        states = dict(self.joined)
+        for caller, state in states.items():
+            again = wire.CheckIn("t", 1, state.message)
+            reply = call(lambda c=caller, m=again: self.rounds.check_in(c, m))
+            session = reply.body.hex()
+        for after, stage, step in (
+            ("advertise", "share", lambda c, s, r: s.receive_cohort(r, self.now)),
+            ("share", "vector", lambda c, s, r: s.receive_shares(r, updates[c])),
+            ("vector", "agree", lambda c, s, r: s.receive_survivors(r)),
+            ("agree", "reveal", lambda c, s, r: s.receive_agreements(r)),
+        ):
+            for caller, state in states.items():
+                reply = call(lambda c=caller, a=after: self.rounds.get(c, session, a))
+                states[caller] = step(caller, state, reply)
+            for caller, state in states.items():
+                message = state.message
+                call(lambda c=caller, st=stage, m=message: self.rounds.put(c, session, st, m))
 
     def stages(self) -> list[str]:
         return [entry["stage"] for entry in record.of_task(self.store, "t")]

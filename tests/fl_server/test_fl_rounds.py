@@ -125,9 +125,9 @@ def test_a_connection_that_breaks_again_and_again_changes_nothing(tmp_path):
         np.testing.assert_array_equal(after[index + 1], expected)
 
 
-def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path):
+def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path, database):
     count = 4
-    server = Killable(tmp_path / "server")
+    server = Killable(tmp_path / "server", *(["--database", database] if database else []))
     lock, seen = threading.Lock(), dict.fromkeys(Stage, 0)
 
     def kill_halfway(i: int, stage: Stage) -> None:

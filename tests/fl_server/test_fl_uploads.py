@@ -55,8 +55,10 @@ def test_parts_whose_answers_are_lost_are_not_taken_twice(tmp_path):
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_server_killed_between_parts_goes_on_from_what_it_acknowledged(tmp_path, monkeypatch):
-    server = Killable(tmp_path / "server")
+def test_a_server_killed_between_parts_goes_on_from_what_it_acknowledged(
+    tmp_path, monkeypatch, database
+):
+    server = Killable(tmp_path / "server", *(["--database", database] if database else []))
     put_part, lock, begun = http.Http._put_part, threading.Lock(), []
 
     def dies_now_and_then(self, path, data, part):
