@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
+from pydantic import BaseModel, ConfigDict
 
+from fl_server import audit, record, transcript
 from fl_server import messages as wire
-from fl_server import record, transcript
 from fl_server.clients import Caller, claimed_client
-from fl_server.errors import Malformed, NotFound
+from fl_server.errors import Forbidden, Malformed, NotFound
 from fl_server.guard import SMALL_BODY
 from fl_server.live import FAILED, FINISHED
 from fl_server.service import Service
 from fl_server.settings import Settings, TaskSettings
+from fl_server.tasks import Task
+from fl_server.tokens import Actor, bearer
 from fl_server.weights import weights_vector
 
 # What fits every database's integer.
 _Count = Annotated[int, Path(ge=0, lt=2**31)]
 _Version = Annotated[int, Query(ge=-1, lt=2**31)]
+_First = Annotated[int, Query(ge=0, lt=2**31)]
+_AUDIT_LINES = 1000
 
 
 def device_routes(service: Service) -> APIRouter:
@@ -35,11 +39,12 @@ def device_routes(service: Service) -> APIRouter:
 
 
 def admin_routes(service: Service) -> APIRouter:
-    """What an operator calls; whoever gets here has shown the token to the guard."""
+    """What an operator calls; whoever gets here has shown a token that is good for it."""
     router = APIRouter(prefix="/admin", tags=["admin"])
     _add_tasks(router, service)
     _add_weights(router, service)
     _add_clients(router, service)
+    _add_tokens(router, service)
     return router
 
 
@@ -49,11 +54,6 @@ def body_limit(settings: Settings, method: str, path: str) -> int:
     return settings.max_model_bytes if large and method in ("POST", "PUT") else SMALL_BODY
 
 
-def is_admin(header: str, token: str) -> bool:
-    """Whether an authorization header carries the admin token."""
-    return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
-
-
 async def _called(service: Service, request: Request) -> tuple[Caller, bytes]:
     """Who signed the request, and its body.     raises Unauthorised"""
     header = request.headers.get(wire.AUTHORIZATION, "")
@@ -61,7 +61,9 @@ async def _called(service: Service, request: Request) -> tuple[Caller, bytes]:
     body, part = await request.body(), _part(request)
     query = f"?{request.url.query}" if request.url.query else ""
     arguments = header, request.method, request.url.path + query, body, part
-    return await asyncio.to_thread(service.clients.authenticate, *arguments), body
+    caller = await asyncio.to_thread(service.clients.authenticate, *arguments)
+    service.by_client.take(caller.id)
+    return caller, body
 
 
 def _part(request: Request) -> wire.Part | None:
@@ -141,13 +143,25 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")
     async def round_transcript(request: Request, task: str, number: _Count) -> Response:
-        if not is_admin(request.headers.get(wire.AUTHORIZATION, ""), service.admin_token):
+        if token := bearer(request.headers.get(wire.AUTHORIZATION, "")):
+            actor = await asyncio.to_thread(service.tokens.actor, token)
+            actor.check("rounds:read")
+            _seen(service, actor, task)
+        else:
             await _called(service, request)
         with service.store.read() as db:
             found = transcript.lines(db, task, number)
         if not found:
             raise NotFound(f"task {task} has no round {number}")
         return PlainTextResponse("\n".join(found) + "\n", media_type="application/x-ndjson")
+
+
+def _seen(service: Service, actor: Actor, name: str) -> Task:
+    """The task, if it is of a tenant that the actor sees.     raises NotFound"""
+    task = service.rounds.tasks.get(name)
+    if not actor.sees(task.settings.tenant or service.settings.tenant):
+        raise NotFound(f"there is no task {name}")
+    return task
 
 
 def _status(service: Service, name: str) -> dict[str, Any]:
@@ -171,18 +185,26 @@ def _add_tasks(router: APIRouter, service: Service) -> None:
     rounds = service.rounds
 
     @router.post("/tasks")
-    async def create_task(settings: TaskSettings, model: str, weights: str) -> dict[str, Any]:
+    async def create_task(
+        request: Request, settings: TaskSettings, model: str, weights: str
+    ) -> dict[str, Any]:
+        actor: Actor = request.state.actor
+        if actor.tenant:
+            settings = settings.model_copy(update={"tenant": actor.tenant})
         initial = weights_vector(service.store.get_blob(_digest(weights)))
         await asyncio.to_thread(rounds.create_task, settings, _digest(model), initial)
         return _status(service, settings.name)
 
     @router.get("/tasks")
-    def list_tasks() -> list[dict[str, Any]]:
-        return [_status(service, task.name) for task in rounds.tasks.all()]
+    def list_tasks(request: Request) -> list[dict[str, Any]]:
+        actor, own = request.state.actor, service.settings.tenant
+        listed = [t for t in rounds.tasks.all() if actor.sees(t.settings.tenant or own)]
+        return [_status(service, task.name) for task in listed]
 
     @router.get("/tasks/{name}")
-    async def show_task(name: str, after: _Version = -1) -> dict[str, Any]:
+    async def show_task(request: Request, name: str, after: _Version = -1) -> dict[str, Any]:
         """The status; with `after`, held until more rounds than that are over, or the task is."""
+        await asyncio.to_thread(_seen, service, request.state.actor, name)
 
         def look() -> dict[str, Any] | None:
             found = _status(service, name)
@@ -193,7 +215,8 @@ def _add_tasks(router: APIRouter, service: Service) -> None:
         return found or _status(service, name)
 
     @router.post("/tasks/{name}/stop")
-    def stop_task(name: str) -> dict[str, Any]:
+    def stop_task(request: Request, name: str) -> dict[str, Any]:
+        _seen(service, request.state.actor, name)
         rounds.stop_task(name)
         return _status(service, name)
 
@@ -205,7 +228,8 @@ def _add_weights(router: APIRouter, service: Service) -> None:
         return {"digest": digest.hex()}
 
     @router.get("/tasks/{name}/weights")
-    def get_weights(name: str, version: _Version = -1) -> Response:
+    def get_weights(request: Request, name: str, version: _Version = -1) -> Response:
+        _seen(service, request.state.actor, name)
         versions = service.rounds.weights.versions(name)
         if not -1 <= version < len(versions):
             raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
@@ -218,9 +242,51 @@ def _add_clients(router: APIRouter, service: Service) -> None:
         return {"enrolled": service.clients.count()}
 
     @router.post("/clients/{client}/revoke")
-    def revoke_client(client: _Count) -> dict[str, int]:
+    def revoke_client(request: Request, client: _Count) -> dict[str, int]:
+        tenant = service.clients.certificate(client).subject.tenant
+        if not request.state.actor.sees(tenant):
+            raise NotFound(f"there is no client {client}")
         service.clients.revoke(client)
         return {"revoked": client}
+
+
+class TokenRequest(BaseModel):
+    """A token to make; without `days` it does not run out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    scopes: list[str]
+    tenant: str = ""
+    days: float | None = None
+
+
+def _add_tokens(router: APIRouter, service: Service) -> None:
+    @router.post("/tokens")
+    def create_token(request: Request, wanted: TokenRequest) -> dict[str, str]:
+        actor: Actor = request.state.actor
+        for scope in wanted.scopes:
+            actor.check(scope)  # nobody hands on what they do not have
+        tenant = actor.tenant or wanted.tenant
+        token = service.tokens.create(wanted.name, wanted.scopes, tenant, wanted.days)
+        return {"name": wanted.name, "token": token}
+
+    @router.get("/tokens")
+    def list_tokens(request: Request) -> list[dict[str, Any]]:
+        return service.tokens.listed(request.state.actor.tenant)
+
+    @router.post("/tokens/{name}/revoke")
+    def revoke_token(request: Request, name: str) -> dict[str, str]:
+        service.tokens.revoke(name, request.state.actor.tenant)
+        return {"revoked": name}
+
+    @router.get("/audit")
+    def audit_lines(request: Request, first: _First = 0) -> Response:
+        if request.state.actor.tenant:
+            raise Forbidden("the audit log is of all tenants")
+        with service.store.read() as db:
+            found = audit.lines(db, first, _AUDIT_LINES)
+        return PlainTextResponse("".join(f"{line}\n" for line in found))
 
 
 def _blob(service: Service, request: Request, digest: bytes) -> Response:

@@ -15,9 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from fl_server import api, messages
+from fl_server.admission import admit
 from fl_server.clients import StaleCounter
 from fl_server.errors import FlError
-from fl_server.guard import Guard
+from fl_server.guard import Guard, refusal
 from fl_server.service import Service
 from fl_server.settings import Settings, problem
 
@@ -47,9 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(api.admin_routes(service))
     app.add_middleware(
         Guard,
-        may_enter=lambda path, header: (
-            not path.startswith("/admin/") or api.is_admin(header, service.admin_token)
-        ),
+        admit=lambda request: admit(service, request),
         limit_of=lambda method, path: api.body_limit(settings, method, path),
         body_s=settings.body_s,
     )
@@ -64,10 +63,10 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _refuse(_: Request, error: Exception) -> Response:
     assert isinstance(error, FlError)
-    headers = {}
+    answer = refusal(error)
     if isinstance(error, StaleCounter):
-        headers[messages.LAST_COUNTER] = str(error.last)
-    return _line(f"{type(error).__name__}: {error}", error.status, headers)
+        answer.headers[messages.LAST_COUNTER] = str(error.last)
+    return answer
 
 
 def _refuse_request(_: Request, error: Exception) -> Response:

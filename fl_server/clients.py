@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 import threading
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select, update
 
+from fl_server import audit
 from fl_server import messages as wire
 from fl_server.enrolment import Authority
 from fl_server.errors import BadSignature, NotFound, Unauthorised
@@ -18,6 +18,7 @@ from fl_server.secagg.keys import verify
 from fl_server.settings import Settings
 from fl_server.store import Store
 from fl_server.tables import clients, facts
+from fl_server.tokens import Tokens
 
 _HEADER = re.compile(rf"{wire.SCHEME} ([0-9]{{1,10}}) ([0-9]{{1,19}}) ([0-9a-f]{{128}})")
 # Counters are nanoseconds: a device's bound is written once a minute.
@@ -42,17 +43,21 @@ class Caller:
     population: str
     certificate: Certificate
 
+    @property
+    def tenant(self) -> str:
+        return self.certificate.subject.tenant
+
 
 class Clients:
     """The enrolled clients of a server."""
 
     def __init__(
-        self, store: Store, authority: Authority, settings: Settings, enrol_token: str
+        self, store: Store, authority: Authority, settings: Settings, tokens: Tokens
     ) -> None:
         self._store = store
         self._authority = authority
         self._settings = settings
-        self._enrol_token = enrol_token
+        self._tokens = tokens
         self.authority_public = authority.public
         self._lock = threading.Lock()
         self._counters: dict[int, int] = {}
@@ -61,10 +66,11 @@ class Clients:
         """A certificate for a new identity, or again the one it has; a new one when that runs out.
 
         The evidence is a shared token here; a device's attestation takes its place.
-        raises Unauthorised, BadSignature
+        raises Unauthorised, Forbidden, BadSignature
         """
-        if not hmac.compare_digest(request.evidence, self._enrol_token.encode()):
-            raise Unauthorised("the enrolment token is wrong")
+        actor = self._tokens.actor(request.evidence.decode("latin-1"))
+        actor.check("enrol")
+        tenant = actor.tenant or self._settings.tenant
         verify(request.public_key, labels.ENROL, request.signed, request.signature, "enrolment")
         with self._store.begin() as db:
             found = db.execute(
@@ -74,13 +80,19 @@ class Clients:
                 raise Unauthorised("this identity is revoked")
             if found is not None:
                 certificate = Certificate.from_bytes(found.certificate)
+                if certificate.subject.tenant != tenant:
+                    raise Unauthorised("this identity is another tenant's")
                 if self._settings.clock() < certificate.subject.not_after:
                     return wire.Enrolled(certificate, self.authority_public)
-                return self._certify(db, found.id, request.public_key, found.population)
+                return self._certify(db, found.id, request.public_key, tenant, found.population)
             values = {"public_key": request.public_key, "population": request.population}
             inserted = db.execute(clients.insert().values(certificate=b"", **values))
             (client,) = inserted.inserted_primary_key or (0,)
-            return self._certify(db, client, request.public_key, request.population)
+            where = {"tenant": tenant, "population": request.population}
+            what = "enrolled a client"
+            now = self._settings.clock()
+            audit.append(self._store, db, now, actor.name, what, client=client, **where)
+            return self._certify(db, client, request.public_key, tenant, request.population)
 
     def authenticate(
         self, header: str, method: str, target: str, body: bytes, part: wire.Part | None = None
@@ -100,12 +112,10 @@ class Clients:
         return Caller(client, row.population, Certificate.from_bytes(row.certificate))
 
     def _certify(
-        self, db: Connection, client: int, public_key: bytes, population: str
+        self, db: Connection, client: int, public_key: bytes, tenant: str, population: str
     ) -> wire.Enrolled:
         now, days = self._settings.clock(), self._settings.certificate_days
-        certificate = self._authority.certify(
-            client, public_key, self._settings.tenant, population, now, days
-        )
+        certificate = self._authority.certify(client, public_key, tenant, population, now, days)
         row = clients.c.id == client
         db.execute(update(clients).where(row).values(certificate=certificate.to_bytes()))
         return wire.Enrolled(certificate, self.authority_public)

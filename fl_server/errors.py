@@ -136,6 +136,22 @@ class Unauthorised(FlError):
     status = 401
 
 
+class Forbidden(FlError):
+    """The token is valid, but not for this."""
+
+    status = 403
+
+
+class TooMany(FlError):
+    """The caller asks more often than it may; `retry_s` is when it may again."""
+
+    status = 429
+
+    def __init__(self, message: str, retry_s: float) -> None:
+        super().__init__(message)
+        self.retry_s = retry_s
+
+
 class TooLarge(FlError):
     """The body is longer than this route accepts."""
 

@@ -6,13 +6,16 @@ A request that fails here costs the server its headers only.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, Response
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fl_server.errors import FlError, TooLarge, TooSlow, Unauthorised
+from fl_server.errors import FlError, TooLarge, TooMany, TooSlow
+from fl_server.messages import RETRY_MS
 
 SMALL_BODY = 65536
 # After its first seconds a body must have come at this pace on average.
@@ -22,19 +25,19 @@ _LEAST_BYTES_PER_S = 16384
 class Guard:
     """Wraps the application.
 
-    may_enter: whether the sender of these headers may use this path · limit_of: the most bytes of
-    a body for a method and a path · body_s: how long any body may take
+    admit: raises FlError where the sender of these headers may not use this path · limit_of: the
+    most bytes of a body for a method and a path · body_s: how long any body may take
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        may_enter: Callable[[str, str], bool],
+        admit: Callable[[Request], Awaitable[None]],
         limit_of: Callable[[str, str], int],
         body_s: float,
     ) -> None:
         self._app = app
-        self._may_enter = may_enter
+        self._admit = admit
         self._limit_of = limit_of
         self._body_s = body_s
 
@@ -46,14 +49,22 @@ class Guard:
         limit = self._limit_of(scope["method"], scope["path"])
         body = _Body(receive, send, limit, self._body_s, headers)
         try:
-            if not self._may_enter(scope["path"], headers.get(b"authorization", "")):
-                raise Unauthorised("the admin token is needed")
+            await self._admit(Request(scope))
             body.check_length()
         except FlError as error:
-            answer = PlainTextResponse(f"{type(error).__name__}: {error}\n", error.status)
+            answer = refusal(error)
             await answer(scope, body.receive, body.send)
             return
         await self._app(scope, body.receive, body.send)
+
+
+def refusal(error: FlError) -> Response:
+    """The answer to a request that is refused: one line, and what its sender may do."""
+    headers = {}
+    if isinstance(error, TooMany):
+        headers[RETRY_MS] = str(math.ceil(1000 * error.retry_s))
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return PlainTextResponse(f"{text}\n", error.status, headers)
 
 
 class _Body:

@@ -50,10 +50,7 @@ class Operator:
 
     def tasks(self) -> list[dict[str, Any]]:
         """The status of every task."""
-        listed = self._any("GET", "/admin/tasks")
-        if not isinstance(listed, list):
-            listed = [None]
-        return [self._checked(STATUS, task) for task in listed]
+        return [self._checked(STATUS, task) for task in _list(self._any("GET", "/admin/tasks"))]
 
     def wait(self, name: str) -> dict[str, Any]:
         """The status of a task once it runs no longer."""
@@ -78,6 +75,31 @@ class Operator:
     def revoke(self, client: int) -> None:
         """Let a client in no longer."""
         self._call("POST", f"/admin/clients/{client}/revoke")
+
+    def create_token(
+        self, name: str, scopes: list[str], tenant: str = "", days: float | None = None
+    ) -> str:
+        """A new token, which the server does not tell again."""
+        body = {"name": name, "scopes": scopes, "tenant": tenant, "days": days}
+        return str(self._json({"token"}, "POST", "/admin/tokens", json=body)["token"])
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """All tokens without their secrets."""
+        found = self._any("GET", "/admin/tokens")
+        return [self._checked({"name", "scopes", "state"}, t) for t in _list(found)]
+
+    def revoke_token(self, name: str) -> None:
+        """Take a token back."""
+        self._call("POST", f"/admin/tokens/{quote(name, safe='')}/revoke")
+
+    def audit(self) -> list[str]:
+        """The lines of the audit log; transcript.verify checks their chain."""
+        found: list[str] = []
+        while True:
+            more = self._call("GET", "/admin/audit", params={"first": len(found)})
+            if not more.text:
+                return found
+            found += more.text.splitlines()
 
     def close(self) -> None:
         self._http.close()
@@ -119,6 +141,10 @@ class Operator:
         if response.is_error:
             raise ServerRefused(response.status_code, response.text.strip())
         return response
+
+
+def _list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [None]
 
 
 def rounds_over(status: dict[str, Any]) -> int:

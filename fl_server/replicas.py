@@ -53,7 +53,7 @@ class Replicas:
         """The round of a row without its messages."""
         length = self._store.blob_size(row.weights) // 4
         context = Context(
-            tenant=self._settings.tenant,
+            tenant=task.settings.tenant or self._settings.tenant,
             population=task.settings.population,
             task=task.name,
             round=row.number,

@@ -179,7 +179,8 @@ class Rounds:
             return record.open_rounds(db)
 
     def _is_for(self, task: Task, caller: Caller) -> bool:
-        return task.state == "running" and task.settings.population == caller.population
+        whose = task.settings.tenant or self._settings.tenant, task.settings.population
+        return task.state == "running" and whose == (caller.tenant, caller.population)
 
     def _may_offer(self, db: Connection, row: Row[Any], caller: Caller) -> bool:
         if row.stage != "advertise":

@@ -9,9 +9,11 @@ import time
 from fl_server.bell import Bell
 from fl_server.clients import Clients
 from fl_server.enrolment import load_authority
+from fl_server.limits import Buckets
 from fl_server.rounds import Rounds
 from fl_server.settings import Settings
 from fl_server.store import Store
+from fl_server.tokens import Tokens
 from fl_server.uploads import Uploads
 
 _log = logging.getLogger(__name__)
@@ -32,7 +34,11 @@ class Service:
         self.enrol_token = self._token("enrol.token", settings.enrol_token)
         self.authority_file = settings.authority_key or settings.folder / "ca.key"
         self.authority = load_authority(self.authority_file, settings.random)
-        self.clients = Clients(self.store, self.authority, settings, self.enrol_token)
+        self.tokens = Tokens(self.store, settings, self.admin_token, self.enrol_token)
+        self.clients = Clients(self.store, self.authority, settings, self.tokens)
+        bursts = 10 * settings.rate_per_s, 10 * settings.client_rate_per_s
+        self.by_address = Buckets(settings.rate_per_s, bursts[0], time.monotonic)
+        self.by_client = Buckets(settings.client_rate_per_s, bursts[1], time.monotonic)
         self.rounds = Rounds(self.store, self.clients, settings)
         self.uploads = Uploads(self.rounds, self.store)
         self.bell = Bell()

@@ -30,8 +30,10 @@ class Settings:
     processes that share the address, which need a database that they can share ·
     authority_key: file of the enrolment key; by default `ca.key` in the folder · poll_s: how long a
     request is held open for something to happen · retry_s: when a device without work comes again ·
-    max_connections: those above are answered 503 · header_s, body_s, read_s: how long the headers
-    of a request may take, a small body, and a caller to read what it was sent
+    max_connections: those above are answered 503 · rate_per_s, client_rate_per_s: requests that
+    are taken from one address and from one client, 0 for any number ·
+    header_s, body_s, read_s: how long the headers of a request may take, a small body, and a caller
+    to read what it was sent
     """
 
     folder: Path
@@ -47,6 +49,8 @@ class Settings:
     certificate_days: int = 365
     max_model_bytes: int = 1 << 28
     max_connections: int = 4096
+    rate_per_s: float = 0.0
+    client_rate_per_s: float = 20.0
     header_s: float = 10.0
     body_s: float = 20.0
     read_s: float = 20.0
@@ -54,6 +58,9 @@ class Settings:
     random: RandomBytes = field(default=os.urandom)
 
     def __post_init__(self) -> None:
+        for name in ("rate_per_s", "client_rate_per_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise SettingsError(f"{name} is {getattr(self, name)}, want 0 or more")
         for name in ("poll_s", "retry_s", "header_s", "body_s", "read_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
@@ -94,6 +101,8 @@ class TaskSettings(BaseModel):
     vector_s: float = Field(default=120.0, gt=0, le=86400)
     agree_s: float = Field(default=30.0, gt=0, le=86400)
     reveal_s: float = Field(default=30.0, gt=0, le=86400)
+    # Whose task this is, the server's own tenant's if empty.
+    tenant: str = Field(default="", max_length=64)
 
     @field_validator("strategy", mode="before")
     @classmethod

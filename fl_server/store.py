@@ -96,6 +96,11 @@ class Store:
             raise SettingsError(f"{self.folder} is in use by another server") from None
         self._lock = lock
 
+    def lock(self, db: Connection, what: str) -> None:
+        """Wait for others who hold this, and hold it to the end of the transaction."""
+        if self.is_shared:  # else there is one who writes
+            db.execute(select(func.pg_advisory_xact_lock(func.hashtext(what))))
+
     def notify(self, db: Connection) -> None:
         """Tell all workers, once this transaction is committed, that a round has moved on."""
         if self.is_shared:

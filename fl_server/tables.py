@@ -110,3 +110,21 @@ facts = Table(
     Column("name", String(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    # Of the secret: whoever reads the database learns no token.
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("scopes", Text, nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=True),
+    Column("revoked", Boolean, nullable=False),
+)
+audit = Table(
+    "audit",
+    metadata,
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("line", Text, nullable=False),
+)

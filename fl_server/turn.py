@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from fl_server import record, transcript
+from fl_server import audit, record, transcript
 from fl_server.clients import Caller, Clients
 from fl_server.errors import FlError, ProtocolError, RoundFailed
 from fl_server.live import FAILED, FINISHED, LiveRound
@@ -235,6 +235,11 @@ class Turn:
         self._end(live)
 
     def _end(self, live: LiveRound) -> None:
+        """The round is over: the audit log ties its transcript to all that came before."""
+        task, number, at = self.task.name, live.number, self._now()
+        last = transcript.line_hash(transcript.lines(self._db, task, number)[-1])
+        what = {"task": task, "round": number, "transcript": last}
+        audit.append(self._desk.store, self._db, at, "server", "a round ended", **what)
         self.changed = self.moved = True
         self.over.append(live)
         self._desk.replicas.drop(self.task.name)

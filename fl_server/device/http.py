@@ -134,9 +134,10 @@ class Http:
         while True:
             try:
                 response = send()
-                if response.status_code < 500:
+                if response.status_code < 500 and response.status_code != 429:
                     return self._checked(response)
                 why = f"{response.status_code} {response.text.strip()}"
+                delay = max(delay, _number(response, wire.RETRY_MS, "0", 3_600_000) / 1000)
             except httpx.TransportError as error:
                 why = str(error) or type(error).__name__
             # Not all devices of a server that comes back should call at once.

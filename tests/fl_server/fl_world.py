@@ -24,6 +24,7 @@ from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.settings import Settings, TaskSettings
 from fl_server.store import Store
+from fl_server.tokens import Tokens
 from fl_server.uploads import Uploads
 
 T = TypeVar("T")
@@ -71,8 +72,8 @@ class World:
         self.rounds.create_task(TaskSettings(name="t", **task), self.digest, START)
 
     def restart(self) -> None:
-        arguments = self.store, self.authority, self.settings, "token"
-        self.clients = Clients(*arguments)
+        tokens = Tokens(self.store, self.settings, "admin", "token")
+        self.clients = Clients(self.store, self.authority, self.settings, tokens)
         self.rounds = Rounds(self.store, self.clients, self.settings)
         self.uploads = Uploads(self.rounds, self.store)
         self.rounds.resume()

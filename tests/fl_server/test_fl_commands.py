@@ -92,7 +92,15 @@ def test_a_wrong_setting_of_a_task_is_refused_with_the_settings_there_are(tmp_pa
 
 
 def test_every_option_is_explained(capsys):
-    for command in ([serve], [serve, "task"], [serve, "status"], [client], [simulate]):
+    for command in (
+        [serve],
+        [serve, "task"],
+        [serve, "status"],
+        [serve, "token"],
+        [serve, "audit"],
+        [client],
+        [simulate],
+    ):
         with pytest.raises(SystemExit):
             command[0]([*command[1:], "--help"])
         options = capsys.readouterr().out.split("examples:")[0].split("options:")[1]

@@ -20,6 +20,7 @@ from fl_server.rounds import Rounds
 from fl_server.secagg import labels
 from fl_server.store import Store
 from fl_server.tables import metadata
+from fl_server.tokens import Tokens
 from fl_server.uploads import Uploads
 
 
@@ -28,8 +29,8 @@ class Worker:
 
     def __init__(self, world: World, database: str) -> None:
         self.store = Store(world.store.folder, database, world.files)
-        arguments = self.store, world.authority, world.settings, "token"
-        self.clients = Clients(*arguments)
+        tokens = Tokens(self.store, world.settings, "admin", "token")
+        self.clients = Clients(self.store, world.authority, world.settings, tokens)
         self.rounds = Rounds(self.store, self.clients, world.settings)
         self.uploads = Uploads(self.rounds, self.store)
 
