@@ -45,6 +45,7 @@ def admin_routes(service: Service) -> APIRouter:
     _add_weights(router, service)
     _add_clients(router, service)
     _add_tokens(router, service)
+    _add_authority(router, service)
     return router
 
 
@@ -78,7 +79,15 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
     @router.post("/enrol")
     async def enrol(request: Request) -> Response:
         message = wire.Enrol.from_bytes(await request.body())
-        return _binary((await asyncio.to_thread(service.clients.enrol, message)).to_bytes())
+        enrolled = await asyncio.to_thread(service.clients.enrol, message)
+        if enrolled is None:
+            again = str(int(1000 * service.settings.retry_s))
+            return Response(status_code=204, headers={wire.RETRY_MS: again})
+        return _binary(enrolled.to_bytes())
+
+    @router.get("/authority")
+    def authority() -> Response:
+        return _binary(service.registry.chain())
 
     @router.post("/checkin")
     async def check_in(request: Request) -> Response:
@@ -287,6 +296,55 @@ def _add_tokens(router: APIRouter, service: Service) -> None:
         with service.store.read() as db:
             found = audit.lines(db, first, _AUDIT_LINES)
         return PlainTextResponse("".join(f"{line}\n" for line in found))
+
+
+class Published(BaseModel):
+    """Of an authority: its handovers and its list of who is revoked, in hexadecimal."""
+
+    handovers: str
+    revocations: str
+
+
+class Answered(BaseModel):
+    """Of an authority: certificates in hexadecimal, and clients who get none."""
+
+    certificates: list[str]
+    refused: list[int]
+
+
+def _add_authority(router: APIRouter, service: Service) -> None:
+    registry = service.registry
+
+    @router.get("/ca/requests")
+    def requests() -> dict[str, Any]:
+        _check_apart(service)
+        return registry.requests()
+
+    @router.post("/ca/publish")
+    def publish(published: Published) -> dict[str, bool]:
+        _check_apart(service)
+        changed = registry.publish(_hex(published.handovers), _hex(published.revocations))
+        if changed:
+            service.rounds.begin_anew("the enrolment authority has another key")
+        return {"changed": changed}
+
+    @router.post("/ca/certificates")
+    def certificates(answered: Answered) -> dict[str, int]:
+        _check_apart(service)
+        registry.answer([_hex(text) for text in answered.certificates], answered.refused)
+        return {"certificates": len(answered.certificates)}
+
+
+def _check_apart(service: Service) -> None:
+    if not service.settings.authority_public:
+        raise NotFound("this server has the authority's key itself")
+
+
+def _hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise Malformed("want hexadecimal digits") from None
 
 
 def _blob(service: Service, request: Request, digest: bytes) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import ssl
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_server.console import exit_code, parser_of, progress
+from fl_server.address import tls_context
+from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.operator_cli import EXAMPLES, add_place, add_settings, show, words
 from fl_server.secagg.policy import COHORT_FLOOR
@@ -36,8 +38,15 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
     parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
+    parser.add_argument("--ca-pub", type=Path, metavar="FILE", help="of an authority kept apart")
+    parser.add_argument(
+        "--attest", default="", metavar="COMMAND", help="decides whether a device may enrol"
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="PEM; else plain HTTP")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, of the certificate")
+    parser.add_argument(
+        "--tls-client-ca", metavar="FILE", help="PEM; callers need a certificate of its"
+    )
     parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
     # A word first is a thing to do to a server that runs; without one, this is the server.
     if given and given[0] in (known := words()):
@@ -106,17 +115,21 @@ def _serve(options: argparse.Namespace) -> int:
         files_url=options.files,
         workers=options.workers,
         authority_key=options.ca_key,
+        authority_public=key_of(str(options.ca_pub)) if options.ca_pub else b"",
+        attest=shlex.split(options.attest),
         poll_s=options.poll_s,
     )
-    serve_forever(settings, options.host, options.port, _tls(options.tls_cert, options.tls_key))
+    tls = _tls(options.tls_cert, options.tls_key, options.tls_client_ca)
+    serve_forever(settings, options.host, options.port, tls)
     return 0
 
 
-def _tls(certificate: str | None, key: str | None) -> dict[str, object]:
+def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dict[str, object]:
     """uvicorn's options for TLS, none without a certificate.     raises SettingsError"""
     if not certificate:
-        if key:
-            raise SettingsError(f"--tls-key {key} needs --tls-cert, the certificate")
+        for option, file in (("--tls-key", key), ("--tls-client-ca", client_ca)):
+            if file:
+                raise SettingsError(f"{option} {file} needs --tls-cert, the certificate")
         return {}
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
@@ -124,7 +137,11 @@ def _tls(certificate: str | None, key: str | None) -> dict[str, object]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         files = f"{certificate} and {key}" if key else certificate
         raise SettingsError(f"{files}: no certificate with its key in PEM ({reason})") from None
-    return {"ssl_certfile": certificate, "ssl_keyfile": key}
+    options: dict[str, object] = {"ssl_certfile": certificate, "ssl_keyfile": key}
+    if client_ca:
+        tls_context(client_ca)
+        options |= {"ssl_ca_certs": client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return options
 
 
 def _simulate(options: argparse.Namespace) -> int:

@@ -10,8 +10,10 @@ from sqlalchemy import Connection, func, select, update
 
 from fl_server import audit
 from fl_server import messages as wire
+from fl_server.attestation import attest
 from fl_server.enrolment import Authority
-from fl_server.errors import BadSignature, NotFound, Unauthorised
+from fl_server.errors import BadSignature, CertificateNeeded, NotFound, Unauthorised
+from fl_server.registry import Registry
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.keys import verify
@@ -52,26 +54,33 @@ class Clients:
     """The enrolled clients of a server."""
 
     def __init__(
-        self, store: Store, authority: Authority, settings: Settings, tokens: Tokens
+        self, store: Store, authority: Authority | Registry, settings: Settings, tokens: Tokens
     ) -> None:
         self._store = store
         self._authority = authority
         self._settings = settings
         self._tokens = tokens
-        self.authority_public = authority.public
         self._lock = threading.Lock()
         self._counters: dict[int, int] = {}
 
-    def enrol(self, request: wire.Enrol) -> wire.Enrolled:
-        """A certificate for a new identity, or again the one it has; a new one when that runs out.
+    def authority_public(self, within: Connection | None = None) -> bytes:
+        """The key that certificates are checked with."""
+        authority = self._authority
+        return authority.public(within) if isinstance(authority, Registry) else authority.public
 
-        The evidence is a shared token here; a device's attestation takes its place.
+    def enrol(self, request: wire.Enrol) -> wire.Enrolled | None:
+        """A certificate for a new identity, or again the one it has; a new one when that runs out.
+        None while an authority apart from the server has yet to sign it.
+
+        The evidence is a token; a hook may want more.
         raises Unauthorised, Forbidden, BadSignature
         """
         actor = self._tokens.actor(request.evidence.decode("latin-1"))
         actor.check("enrol")
         tenant = actor.tenant or self._settings.tenant
         verify(request.public_key, labels.ENROL, request.signed, request.signature, "enrolment")
+        if isinstance(self._authority, Authority):
+            attest(self._settings.attest, request, tenant)
         with self._store.begin() as db:
             found = db.execute(
                 select(clients).where(clients.c.public_key == request.public_key)
@@ -79,12 +88,15 @@ class Clients:
             if found is not None and found.revoked:
                 raise Unauthorised("this identity is revoked")
             if found is not None:
-                certificate = Certificate.from_bytes(found.certificate)
-                if certificate.subject.tenant != tenant:
-                    raise Unauthorised("this identity is another tenant's")
-                if self._settings.clock() < certificate.subject.not_after:
-                    return wire.Enrolled(certificate, self.authority_public)
-                return self._certify(db, found.id, request.public_key, tenant, found.population)
+                if found.population != request.population:
+                    raise Unauthorised(f"this identity is of population {found.population}")
+                if found.certificate:
+                    certificate = Certificate.from_bytes(found.certificate)
+                    if certificate.subject.tenant != tenant:
+                        raise Unauthorised("this identity is another tenant's")
+                    if self._settings.clock() < certificate.subject.not_after:
+                        return wire.Enrolled(certificate, self.authority_public(db))
+                return self._certify(db, found.id, tenant, request)
             values = {"public_key": request.public_key, "population": request.population}
             inserted = db.execute(clients.insert().values(certificate=b"", **values))
             (client,) = inserted.inserted_primary_key or (0,)
@@ -92,7 +104,7 @@ class Clients:
             what = "enrolled a client"
             now = self._settings.clock()
             audit.append(self._store, db, now, actor.name, what, client=client, **where)
-            return self._certify(db, client, request.public_key, tenant, request.population)
+            return self._certify(db, client, tenant, request)
 
     def authenticate(
         self, header: str, method: str, target: str, body: bytes, part: wire.Part | None = None
@@ -103,6 +115,8 @@ class Clients:
             row = db.execute(select(clients).where(clients.c.id == client)).first()
         if row is None or row.revoked:
             raise Unauthorised("the request is not of an enrolled client")
+        if not row.certificate:
+            raise CertificateNeeded(f"client {client} has no certificate; enrol for one")
         signed = wire.request_signed(method, target, counter, body, part)
         try:
             verify(row.public_key, labels.REQUEST, signed, signature, "request")
@@ -112,13 +126,18 @@ class Clients:
         return Caller(client, row.population, Certificate.from_bytes(row.certificate))
 
     def _certify(
-        self, db: Connection, client: int, public_key: bytes, tenant: str, population: str
-    ) -> wire.Enrolled:
+        self, db: Connection, client: int, tenant: str, request: wire.Enrol
+    ) -> wire.Enrolled | None:
         now, days = self._settings.clock(), self._settings.certificate_days
-        certificate = self._authority.certify(client, public_key, tenant, population, now, days)
+        if isinstance(self._authority, Registry):
+            self._authority.ask(db, client, tenant, request.to_bytes(), now)
+            return None
+        certificate = self._authority.certify(
+            client, request.public_key, tenant, request.population, now, days
+        )
         row = clients.c.id == client
         db.execute(update(clients).where(row).values(certificate=certificate.to_bytes()))
-        return wire.Enrolled(certificate, self.authority_public)
+        return wire.Enrolled(certificate, self._authority.public)
 
     def _use_counter(self, client: int, counter: int, kept: int) -> None:
         """Take each counter once, over restarts and in all workers.     raises StaleCounter
@@ -164,7 +183,9 @@ class Clients:
             db.execute(facts.insert().values(name=_REVOCATION_NUMBER, value=str(number)))
 
     def revocations(self, within: Connection | None = None) -> RevocationList:
-        """The authority's list of today."""
+        """The authority's list of today.     raises RoundFailed"""
+        if isinstance(self._authority, Registry):
+            return self._authority.revocations(within)
         with self._store.read(within) as db:
             number = int(db.scalar(_number_query) or 0)
             revoked = set(db.scalars(select(clients.c.id).where(clients.c.revoked)))

@@ -24,7 +24,8 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # Whatever the other side has not taken counts, the last bytes of an answer too.
-        transport.set_write_buffer_limits(high=0)
+        # A TLS transport of asyncio pauses at the limit, not above it: with 0 it never resumes.
+        transport.set_write_buffer_limits(high=1 if transport.get_extra_info("sslcontext") else 0)
         self._await_request()
 
     def data_received(self, data: bytes) -> None:

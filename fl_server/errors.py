@@ -136,6 +136,10 @@ class Unauthorised(FlError):
     status = 401
 
 
+class CertificateNeeded(Unauthorised):
+    """The client is enrolled, and has no certificate of the authority's key of now."""
+
+
 class Forbidden(FlError):
     """The token is valid, but not for this."""
 

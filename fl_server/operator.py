@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
-from fl_server.address import url_of
+from fl_server.address import tls_context, url_of
 from fl_server.errors import Malformed, ServerRefused, ServerUnreachable, SettingsError
+from fl_server.handover import Handover
 from fl_server.messages import AUTHORIZATION
+from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.encode import Floats
 from fl_server.weights import weights_bytes, weights_vector
 
@@ -23,11 +25,15 @@ STATUS = {"name", "state", "error", "version", "rounds"}
 class Operator:
     """A connection with the admin token. Every method raises ServerRefused or ServerUnreachable."""
 
-    def __init__(self, server: str, token: str) -> None:
+    def __init__(
+        self, server: str, token: str, tls_ca: str | None = None, tls_cert: Sequence[str] = ()
+    ) -> None:
         if not token.isascii() or not token.isprintable():
             raise SettingsError("the admin token is not printable ASCII")
         headers = {AUTHORIZATION: f"Bearer {token}"}
-        self._http = httpx.Client(base_url=url_of(server), headers=headers, timeout=_TIMEOUT_S)
+        options: dict[str, Any] = {"headers": headers, "timeout": _TIMEOUT_S}
+        options["verify"] = tls_context(tls_ca, tls_cert)
+        self._http = httpx.Client(base_url=url_of(server), **options)
 
     def create_task(
         self, name: str, model: bytes, weights: Floats, **settings: Any
@@ -100,6 +106,22 @@ class Operator:
             if not more.text:
                 return found
             found += more.text.splitlines()
+
+    def ca_requests(self) -> dict[str, Any]:
+        """Who waits for a certificate, and who was revoked on the server."""
+        return self._json({"requests", "revoked"}, "GET", "/admin/ca/requests")
+
+    def ca_publish(self, handovers: Sequence[Handover], revocations: RevocationList) -> None:
+        """Hand in an authority's chain of keys and its list of who is revoked."""
+        chain = b"".join(link.to_bytes() for link in handovers)
+        body = {"handovers": chain.hex(), "revocations": revocations.to_bytes().hex()}
+        self._call("POST", "/admin/ca/publish", json=body)
+
+    def ca_answer(self, certificates: Sequence[Certificate], refused: Sequence[int]) -> None:
+        """Hand in certificates, and who gets none."""
+        signed = [certificate.to_bytes().hex() for certificate in certificates]
+        body = {"certificates": signed, "refused": list(refused)}
+        self._call("POST", "/admin/ca/certificates", json=body)
 
     def close(self) -> None:
         self._http.close()

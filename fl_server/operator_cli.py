@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fl_server.ca_cli import ca, ca_parser
 from fl_server.console import parser_of, printable, read_word
 from fl_server.errors import SettingsError
 from fl_server.operator import Operator
@@ -31,6 +32,7 @@ def words() -> dict[str, Word]:
         "status": (_status_parser, _show_status),
         "token": (_token_parser, _tokens),
         "audit": (_audit_parser, _audit),
+        "ca": (ca_parser, ca),
     }
 
 
@@ -58,7 +60,7 @@ def _audit_parser() -> argparse.ArgumentParser:
 def _tokens(options: argparse.Namespace) -> int:
     if options.action != "list" and not options.name:
         raise SettingsError(f"token {options.action}: want a name")
-    with Operator(options.server, _token(options)) as operator:
+    with Operator(options.server, _token(options), options.tls_ca) as operator:
         if options.action == "create":
             given = options.name, options.scope, options.tenant, options.days
             print(operator.create_token(*given))
@@ -84,7 +86,7 @@ def _show_tokens(found: list[dict[str, Any]], as_json: bool) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from fl_server.transcript import START, verify
 
-    with Operator(options.server, _token(options)) as operator:
+    with Operator(options.server, _token(options), options.tls_ca) as operator:
         found = operator.audit()
     verify(found, START)
     for line in found:
@@ -123,6 +125,7 @@ def _add_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--server", default="http://127.0.0.1:8440", metavar="URL", help="(%(default)s)"
     )
     parser.add_argument("--token", default="", help="else read from the folder's admin.token")
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; who vouches for the server")
     parser.add_argument("--json", action="store_true", help="all figures")
     return parser
 
@@ -138,14 +141,14 @@ def _create_task(options: argparse.Namespace) -> int:
 
         weights = initial_weights(model)
     settings = {"rounds": options.rounds, **dict(options.set)}
-    with Operator(options.server, _token(options)) as operator:
+    with Operator(options.server, _token(options), options.tls_ca) as operator:
         status = operator.create_task(options.name, model, weights, **settings)
     show(status, options.json)
     return 0
 
 
 def _show_status(options: argparse.Namespace) -> int:
-    with Operator(options.server, _token(options)) as operator:
+    with Operator(options.server, _token(options), options.tls_ca) as operator:
         found = [operator.status(options.name)] if options.name else operator.tasks()
     if options.json:
         print(json.dumps(found, indent=1))

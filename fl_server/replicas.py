@@ -66,7 +66,7 @@ class Replicas:
             task.model,
             row.weights,
             row.server_nonce,
-            self._clients.authority_public,
+            self._clients.authority_public(),
             row.opened_at,
         )
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row
 from fl_server import messages as wire
 from fl_server import record
 from fl_server.clients import Caller, Clients
-from fl_server.errors import FlError, Gone, NotFound, RoundFinished, StageReplayed
+from fl_server.errors import FlError, Gone, NotFound, RoundFailed, RoundFinished, StageReplayed
 from fl_server.live import FINISHED, STAGES, LiveRound
 from fl_server.replicas import Replicas
 from fl_server.secagg.encode import Floats
@@ -171,6 +171,13 @@ class Rounds:
                 if turn.live is not None:
                     turn.extend()
                 turn.open()
+
+    def begin_anew(self, why: str) -> None:
+        """End all open rounds, which another opens after."""
+        for row in self._open_rows():
+            with self._desk.turn(row.task) as turn:
+                if turn.live is not None:
+                    turn.fail(RoundFailed(why), counts=False)
 
     # What the above uses.
 

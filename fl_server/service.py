@@ -8,8 +8,9 @@ import time
 
 from fl_server.bell import Bell
 from fl_server.clients import Clients
-from fl_server.enrolment import load_authority
+from fl_server.enrolment import Authority, load_authority
 from fl_server.limits import Buckets
+from fl_server.registry import Registry
 from fl_server.rounds import Rounds
 from fl_server.settings import Settings
 from fl_server.store import Store
@@ -33,7 +34,10 @@ class Service:
         self.admin_token = self._token("admin.token", settings.admin_token)
         self.enrol_token = self._token("enrol.token", settings.enrol_token)
         self.authority_file = settings.authority_key or settings.folder / "ca.key"
-        self.authority = load_authority(self.authority_file, settings.random)
+        self.registry = Registry(self.store, settings.authority_public)
+        self.authority: Authority | Registry = self.registry
+        if not settings.authority_public:
+            self.authority = load_authority(self.authority_file, settings.random)
         self.tokens = Tokens(self.store, settings, self.admin_token, self.enrol_token)
         self.clients = Clients(self.store, self.authority, settings, self.tokens)
         bursts = 10 * settings.rate_per_s, 10 * settings.client_rate_per_s

@@ -36,7 +36,7 @@ class Serving:
     @property
     def authority(self) -> bytes:
         """The key that devices pin."""
-        return self.service.authority.public
+        return self.service.clients.authority_public()
 
     @property
     def enrol_token(self) -> str:
@@ -81,11 +81,14 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
     scheme = "https" if options else "http"
     print(
         f"ms-serve: {scheme}://{host}:{listener.getsockname()[1]}, state in {settings.folder}, "
-        f"authority {service.authority.public.hex()}",
+        f"authority {service.clients.authority_public().hex()}",
         file=sys.stderr,
         flush=True,
     )
-    if service.authority_file.parent.resolve() == settings.folder.resolve():
+    if (
+        not settings.authority_public
+        and service.authority_file.parent.resolve() == settings.folder.resolve()
+    ):
         print(
             f"ms-serve: warning: the enrolment key {service.authority_file} lies with the state; "
             "whoever has both can invent clients. Keep it apart: --ca-key FILE",

@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,9 @@ class Settings:
     database_url: SQLAlchemy's; by default SQLite in the folder · files_url: where models, weights
     and vectors lie, a folder or an fsspec URL; by default the folder · workers:
     processes that share the address, which need a database that they can share ·
-    authority_key: file of the enrolment key; by default `ca.key` in the folder · poll_s: how long a
+    authority_key: file of the enrolment key; by default `ca.key` in the folder · authority_public:
+    the authority's key where that lies apart, and the server has none · attest: a command that
+    decides whether a device may enrol · poll_s: how long a
     request is held open for something to happen · retry_s: when a device without work comes again ·
     max_connections: those above are answered 503 · rate_per_s, client_rate_per_s: requests that
     are taken from one address and from one client, 0 for any number ·
@@ -41,6 +43,8 @@ class Settings:
     admin_token: str = ""
     enrol_token: str = ""
     authority_key: Path | None = None
+    authority_public: bytes = b""
+    attest: Sequence[str] = ()
     database_url: str = ""
     files_url: str = ""
     workers: int = 1

@@ -128,3 +128,11 @@ audit = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("line", Text, nullable=False),
 )
+enrolments = Table(  # that wait for a certificate from an authority apart from the server
+    "enrolments",
+    metadata,
+    Column("client", Integer, primary_key=True, autoincrement=False),
+    Column("tenant", String(64), nullable=False),
+    Column("message", LargeBinary, nullable=False),
+    Column("asked_at", Float, nullable=False),
+)

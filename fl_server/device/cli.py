@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from fl_server.address import tls_context
 from fl_server.console import exit_code, key_of, parser_of, printable, progress
 from fl_server.device.device import Device, Report
 from fl_server.device.trainer import MOST_MEMORY_BYTES, TIMEOUT_S, LiteTrainer, load_examples
@@ -27,6 +28,14 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--authority", required=True, metavar="KEY", help="64 hex digits or a file")
     parser.add_argument("--data", type=Path, required=True, metavar="D.npz", help="array per input")
     parser.add_argument("--enrol-token", default="", help="wanted the first time")
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; who vouches for the server")
+    parser.add_argument(
+        "--tls-cert",
+        nargs=2,
+        default=[],
+        metavar="FILE",
+        help="PEM; our certificate and its key, where the server asks for one",
+    )
     parser.add_argument("--population", default="default", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, help="how many to finish; for ever if absent")
     parser.add_argument("--epochs", type=int, default=1, help="each round (%(default)s)")
@@ -83,6 +92,7 @@ def _client(options: argparse.Namespace) -> int:
         Policy(options.cohort_floor),
         Stage[options.stop_after.upper()] if options.stop_after else None,
         tell=progress,
+        tls=tls_context(options.tls_ca, options.tls_cert),
     )
     with device:
         for report in device.run(options.rounds):

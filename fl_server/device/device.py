@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ from fl_server.errors import (
     TrainingFailed,
 )
 from fl_server.files import write_file
+from fl_server.handover import follow, parse_chain
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
@@ -73,7 +75,7 @@ class Device:
     server: the server's address · folder: identity, certificate, journal, downloaded models ·
     authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
     message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run` ·
-    tell: hears in a line what the device is at
+    tell: hears in a line what the device is at · tls: how the server is known, and the device to it
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Device:
         patience_s: float = 120.0,
         stop: threading.Event | None = None,
         tell: Callable[[str], None] = lambda text: None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +113,10 @@ class Device:
         try:
             self._identity = load_identity(self.folder, random)
             self._journal = Journal(self.folder / "journal.json")
-            self._http = Http(server, self._identity, patience_s, self._stop)
+            self._http = Http(server, self._identity, patience_s, self._stop, tls)
+            chain = self.folder / "handovers"
+            if chain.exists():
+                self._authority = follow(authority, parse_chain(chain.read_bytes()))
         except BaseException:
             self._lock.close()
             raise
@@ -133,8 +139,10 @@ class Device:
             )
             signature = self._identity.sign(labels.ENROL, unsigned.signed)
             message = unsigned.signed + signature
-            answer = self._http.call("POST", "/enrol", message, signed=False)
-            certificate = wire.Enrolled.from_bytes(answer or b"").certificate
+            enrolled = wire.Enrolled.from_bytes(self._http.enrol(message))
+            certificate = enrolled.certificate
+            if enrolled.authority != self._authority:
+                self._follow_authority()
         subject = certificate.subject
         check_certificate(
             self._authority, certificate, subject.tenant, self._population, now, set()
@@ -145,6 +153,27 @@ class Device:
         self._http.client_id = subject.client
         self._tell(f"enrolled as device {subject.client}")
         self._member = Member(self._identity, certificate, self._authority)
+
+    def _follow_authority(self) -> None:
+        """Go on to the key that the pinned one has handed over to, if it has."""
+        chain = self._http.call("GET", "/authority", signed=False) or b""
+        found = follow(self._authority, parse_chain(chain))
+        if found != self._authority:
+            self._tell(f"the authority has handed over to key {found.hex()}")
+            write_file(self.folder / "handovers", chain)
+            self._authority = found
+
+    def _check_in(self, ask: bytes) -> wire.CheckInReply:
+        """What the server answers; a certificate of an older key of the authority is renewed."""
+        try:
+            answer = self._http.call("POST", "/checkin", ask)
+        except ServerRefused as refused:
+            if refused.kind != "CertificateNeeded":
+                raise
+            (self.folder / "certificate").unlink(missing_ok=True)
+            self.enrol()
+            answer = self._http.call("POST", "/checkin", ask)
+        return wire.CheckInReply.from_bytes(answer or b"")
 
     def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
         """Take part in rounds, each with its report; ends after `rounds` that went well, when told
@@ -186,7 +215,7 @@ class Device:
             self.enrol()
         ask = wire.CheckIn("", 0, b"").to_bytes()
         while not self._stop.is_set():
-            reply = wire.CheckInReply.from_bytes(self._http.call("POST", "/checkin", ask) or b"")
+            reply = self._check_in(ask)
             if reply.kind == wire.OFFER:
                 offer = wire.Offer.from_bytes(reply.body)
                 if self._is_open_to_me(offer):

@@ -16,6 +16,7 @@ AGREE = b"fl-sa/1 agree"
 CERTIFICATE = b"fl-sa/1 certificate"
 REVOCATION = b"fl-sa/1 revocation"
 ENROL = b"fl-sa/1 enrol"
+HANDOVER = b"fl-sa/1 handover"
 REQUEST = b"fl-sa/1 request"
 
 # `info` of HKDF; the salt is the session id.

@@ -143,7 +143,9 @@ class Killable:
         env = os.environ | {"PYTHONPATH": str(root)}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
         where = self.process.stderr.readline()
-        assert where.startswith("ms-serve: http://127.0.0.1:"), where
+        assert where.startswith(("ms-serve: http://127.0.0.1:", "ms-serve: https://127.0.0.1:")), (
+            where
+        )
         self.port = int(where.split(",")[0].rpartition(":")[2])
         self.authority = bytes.fromhex(where.split()[-1])
 
