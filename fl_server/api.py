@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from fl_server import audit, record, transcript
 from fl_server import messages as wire
 from fl_server.clients import Caller, claimed_client
+from fl_server.conditions import Conditions
 from fl_server.errors import Forbidden, Malformed, NotFound
 from fl_server.guard import SMALL_BODY
 from fl_server.live import FAILED, FINISHED
@@ -93,8 +94,9 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
     async def check_in(request: Request) -> Response:
         caller, body = await _called(service, request)
         message = wire.CheckIn.from_bytes(body)
+        device = Conditions.from_query(request.query_params)
         rounds, poll_s = service.rounds, service.settings.poll_s
-        reply = await service.bell.until(lambda: rounds.check_in(caller, message), poll_s)
+        reply = await service.bell.until(lambda: rounds.check_in(caller, message, device), poll_s)
         return _binary((reply or rounds.wait_reply()).to_bytes())
 
 
@@ -222,6 +224,20 @@ def _add_tasks(router: APIRouter, service: Service) -> None:
 
         found = await service.bell.until(look, service.settings.poll_s)
         return found or _status(service, name)
+
+    @router.post("/tasks/{name}/rollback")
+    def roll_back(request: Request, name: str, version: _First) -> dict[str, Any]:
+        _seen(service, request.state.actor, name)
+        rounds.roll_back(name, version)
+        return _status(service, name)
+
+    @router.get("/tasks/{name}/versions")
+    def versions(request: Request, name: str) -> list[dict[str, Any]]:
+        _seen(service, request.state.actor, name)
+        return [
+            {"version": found.version, "digest": found.digest.hex(), "round": found.round}
+            for found in rounds.weights.versions(name)
+        ]
 
     @router.post("/tasks/{name}/stop")
     def stop_task(request: Request, name: str) -> dict[str, Any]:

@@ -93,7 +93,10 @@ class LiveRound:
         """Whether the stage can end without waiting for its deadline."""
         state = self.state
         if isinstance(state, Adverts):
-            return len(state.senders) >= self.task.target_cohort
+            return len(state.senders) >= self.task.selected
+        if isinstance(state, Vectors) and self.task.over_selection:
+            # As many as are wanted; the slow ones were selected so as not to be waited for.
+            return state.complete or len(state.senders) >= self.task.target_cohort
         if isinstance(state, Agreements | Reveals):
             return state.ready
         return state.complete

@@ -74,6 +74,25 @@ class Operator:
         """The public lines of one round; transcript.verify checks their chain."""
         return self._call("GET", f"/tasks/{name}/rounds/{number}/transcript").text.splitlines()
 
+    def versions(self, name: str) -> list[dict[str, Any]]:
+        """All weights of a task, oldest first: version, digest, and the round that made them."""
+        found = self._any("GET", f"/admin/tasks/{quote(name, safe='')}/versions")
+        return [self._checked({"version", "digest", "round"}, entry) for entry in _list(found)]
+
+    def roll_back(self, name: str, version: int) -> dict[str, Any]:
+        """Make an older version of the weights the newest."""
+        path = f"/admin/tasks/{quote(name, safe='')}/rollback"
+        return self._json(STATUS, "POST", path, params={"version": version})
+
+    def evaluate(self, name: str, of: str, version: int = -1, **settings: Any) -> dict[str, Any]:
+        """A task `name` that measures weights of the task `of` on devices; the status comes out."""
+        versions, model = self.versions(of), self.status(of).get("model")
+        if not -1 <= version < len(versions):
+            raise SettingsError(f"task {of} has weights 0 to {len(versions) - 1}, not {version}")
+        digests = {"model": model, "weights": versions[version]["digest"]}
+        body = {"name": name, "kind": "evaluate", **settings}
+        return self._json(STATUS, "POST", "/admin/tasks", params=digests, json=body)
+
     def stop(self, name: str) -> dict[str, Any]:
         """End a task."""
         return self._json(STATUS, "POST", f"/admin/tasks/{quote(name, safe='')}/stop")

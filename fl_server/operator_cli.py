@@ -30,10 +30,42 @@ def words() -> dict[str, Word]:
     return {
         "task": (_task_parser, _create_task),
         "status": (_status_parser, _show_status),
+        "evaluate": (_evaluate_parser, _evaluate),
+        "rollback": (_rollback_parser, _roll_back),
         "token": (_token_parser, _tokens),
         "audit": (_audit_parser, _audit),
         "ca": (ca_parser, ca),
     }
+
+
+def _evaluate_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve evaluate", "Measure weights on devices.", EXAMPLES)
+    parser.add_argument("of", help="the task whose weights are measured")
+    parser.add_argument("name", help="of the evaluation, which is a task, too")
+    parser.add_argument("--weights", type=int, default=-1, help="their version; else the newest")
+    add_settings(parser)
+    return _add_server(parser)
+
+
+def _rollback_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve rollback", "Go on from older weights.", EXAMPLES)
+    parser.add_argument("name", help="the task")
+    parser.add_argument("weights", type=int, help="the version to go back to")
+    return _add_server(parser)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    with Operator(options.server, _token(options), options.tls_ca) as operator:
+        settings = dict(options.set)
+        status = operator.evaluate(options.name, options.of, options.weights, **settings)
+    show(status, options.json)
+    return 0
+
+
+def _roll_back(options: argparse.Namespace) -> int:
+    with Operator(options.server, _token(options), options.tls_ca) as operator:
+        show(operator.roll_back(options.name, options.weights), options.json)
+    return 0
 
 
 def _token_parser() -> argparse.ArgumentParser:
@@ -210,7 +242,7 @@ def show(status: dict[str, Any], as_json: bool) -> None:
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"
-            for name in ("loss", "survivors", "clients")
+            for name in ("loss", "correct", "examples", "survivors", "clients")
             if name in entry
         )
         print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))

@@ -83,8 +83,9 @@ def open_round(db: Connection, task: str) -> Row[Any] | None:
 
 
 def open_rounds(db: Connection) -> list[Row[Any]]:
-    """The rows of all open rounds."""
-    return list(db.execute(select(table).where(table.c.stage.in_(STAGES))).all())
+    """The rows of all open rounds, the oldest first."""
+    still_open = select(table).where(table.c.stage.in_(STAGES))
+    return list(db.execute(still_open.order_by(table.c.opened_at, table.c.task)).all())
 
 
 def of_session(db: Connection, session: str) -> Row[Any] | None:
@@ -173,6 +174,12 @@ def took_vector(db: Connection, session: str, client: int) -> bool:
         & (messages.c.stage == "vector")
     )
     return db.execute(select(messages.c.client).where(same)).first() is not None
+
+
+def finished(db: Connection, task: str) -> int:
+    """How many rounds of a task are finished."""
+    over = (table.c.task == task) & (table.c.stage == FINISHED)
+    return int(db.scalar(select(func.count()).where(over)) or 0)
 
 
 def failures_in_a_row(db: Connection, task: str) -> int:

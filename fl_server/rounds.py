@@ -14,8 +14,10 @@ from sqlalchemy import Connection, Row
 from fl_server import messages as wire
 from fl_server import record
 from fl_server.clients import Caller, Clients
+from fl_server.conditions import NOTHING_SAID, Conditions
 from fl_server.errors import FlError, Gone, NotFound, RoundFailed, RoundFinished, StageReplayed
 from fl_server.live import FINISHED, STAGES, LiveRound
+from fl_server.pace import Pace
 from fl_server.replicas import Replicas
 from fl_server.secagg.encode import Floats
 from fl_server.settings import Settings, TaskSettings
@@ -36,6 +38,9 @@ class Rounds:
         self._replicas = Replicas(store, clients, settings)
         parts = store, clients, settings, self.weights, self.tasks, self._replicas
         self._desk = Desk(*parts)
+        self._clients = clients
+        self._pace = Pace(settings)
+        self._barred: dict[str, tuple[int, set[int]]] = {}
 
     def on_change(self, call: Callable[[], None]) -> None:
         """Have this called whenever a round has moved on, in this worker."""
@@ -57,6 +62,15 @@ class Rounds:
             turn.stop()
         return self.tasks.get(name)
 
+    def roll_back(self, name: str, version: int) -> Task:
+        """Make an older version of the weights the newest; the open round begins anew from it.
+
+        raises NotFound
+        """
+        with self._desk.turn(name) as turn:
+            turn.roll_back(version)
+        return self.tasks.get(name)
+
     def live(self, task: str) -> LiveRound | None:
         """The open round of a task."""
         with self._desk.turn(task) as turn:
@@ -72,25 +86,29 @@ class Rounds:
 
     # What devices do.
 
-    def check_in(self, caller: Caller, request: wire.CheckIn) -> wire.CheckInReply | None:
+    def check_in(
+        self, caller: Caller, request: wire.CheckIn, device: Conditions = NOTHING_SAID
+    ) -> wire.CheckInReply | None:
         """Work, or IDLE where there is no task; None where a round may come or a cohort may fill.
+        Of several rounds the one that has waited for longest is offered.
 
         raises Gone, ProtocolError
         """
         if request.advert:
             return self._join(caller, request)
-        running = [task for task in self.tasks.all() if self._is_for(task, caller)]
         with self._store.read() as db:
-            for task in running:
-                row = record.open_round(db, task.name)
-                if row is not None and self._may_offer(db, row, caller):
-                    offer = _offer(self._replicas.blank(task, row))
+            all_tasks = self.tasks.all(db)
+            running = {task.name: task for task in all_tasks if self._is_for(task, caller)}
+            suited = {name for name, task in running.items() if task.settings.suits(device)}
+            for row in record.open_rounds(db) if suited else ():
+                if row.task in suited and self._may_offer(db, row, caller):
+                    offer = _offer(self._replicas.blank(running[row.task], row))
                     return self._reply(wire.OFFER, offer.to_bytes())
-        return None if running else self._reply(wire.IDLE)
+        return None if running else self._again(wire.IDLE)
 
     def wait_reply(self) -> wire.CheckInReply:
         """Come again."""
-        return self._reply(wire.WAIT)
+        return self._again(wire.WAIT)
 
     def put(self, caller: Caller, session: str, stage: str, body: bytes) -> None:
         """Take the message of a stage; it is kept when this returns.     raises FlError"""
@@ -196,9 +214,16 @@ class Rounds:
             return False
         return not self._why_not(db, row, caller)
 
+    def _blamed(self, db: Connection, task: str, number: int) -> set[int]:
+        """Whom evidence has named before a round; that changes with a round's end alone."""
+        kept = self._barred.get(task)
+        if kept is None or kept[0] != number:
+            kept = self._barred[task] = number, record.blamed(db, task)
+        return kept[1]
+
     def _why_not(self, db: Connection, row: Row[Any], caller: Caller) -> str:
         """Why a client may not join a round, empty if it may."""
-        if caller.id in record.blamed(db, row.task):
+        if caller.id in self._blamed(db, row.task, row.number):
             return f"evidence has named client {caller.id} in an earlier round of this task"
         if record.has_spent(db, row.task, row.model_digest, caller.id):
             return "an update of this model has been taken from this client before"
@@ -206,6 +231,10 @@ class Rounds:
 
     def _reply(self, kind: int, body: bytes = b"") -> wire.CheckInReply:
         return wire.CheckInReply(kind, int(self._settings.retry_s * 1000), body)
+
+    def _again(self, kind: int) -> wire.CheckInReply:
+        """No work: when to come again follows from how many devices there are."""
+        return wire.CheckInReply(kind, self._pace.retry_ms(self._clients.count), b"")
 
     def _join(self, caller: Caller, request: wire.CheckIn) -> wire.CheckInReply | None:
         with self._store.read() as db:
@@ -279,5 +308,5 @@ def _check_member(live: LiveRound, client: int) -> None:
 
 
 def _offer(live: LiveRound) -> wire.Offer:
-    sizes = live.task.min_cohort, live.task.target_cohort
+    sizes = live.task.min_cohort, live.task.selected
     return wire.Offer(live.context, live.model, live.weights, live.encoding, *sizes)

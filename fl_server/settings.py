@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from fl_server.conditions import Conditions
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.privacy import Privacy
 from fl_server.secagg.keys import RandomBytes
-from fl_server.secagg.params import Encoding, complete_graph
+from fl_server.secagg.params import Encoding, complete_graph, least_threshold
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
 
@@ -34,6 +35,8 @@ class Settings:
     request is held open for something to happen · retry_s: when a device without work comes again ·
     max_connections: those above are answered 503 · rate_per_s, client_rate_per_s: requests that
     are taken from one address and from one client, 0 for any number ·
+    checkins_per_s: devices without work are told to come again so late that this many come, 0 for
+    as soon as retry_s ·
     header_s, body_s, read_s: how long the headers of a request may take, a small body, and a caller
     to read what it was sent
     """
@@ -55,6 +58,7 @@ class Settings:
     max_connections: int = 4096
     rate_per_s: float = 0.0
     client_rate_per_s: float = 20.0
+    checkins_per_s: float = 0.0
     header_s: float = 10.0
     body_s: float = 20.0
     read_s: float = 20.0
@@ -62,7 +66,7 @@ class Settings:
     random: RandomBytes = field(default=os.urandom)
 
     def __post_init__(self) -> None:
-        for name in ("rate_per_s", "client_rate_per_s"):
+        for name in ("rate_per_s", "client_rate_per_s", "checkins_per_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want 0 or more")
         for name in ("poll_s", "retry_s", "header_s", "body_s", "read_s"):
@@ -105,6 +109,16 @@ class TaskSettings(BaseModel):
     vector_s: float = Field(default=120.0, gt=0, le=86400)
     agree_s: float = Field(default=30.0, gt=0, le=86400)
     reveal_s: float = Field(default=30.0, gt=0, le=86400)
+    # What devices must say of themselves to be asked.
+    needs_charging: bool = False
+    needs_unmetered: bool = False
+    needs_idle: bool = False
+    min_battery: int = Field(default=0, ge=0, le=100)
+    min_app_version: int = Field(default=0, ge=0, lt=2**31)
+    # The share of devices that are asked beyond the target, whose vectors come too late.
+    over_selection: float = Field(default=0.0, ge=0, le=1)
+    # What devices do: train, or measure how well the weights do on their data.
+    kind: Literal["train", "evaluate"] = "train"
     # Whose task this is, the server's own tenant's if empty.
     tenant: str = Field(default="", max_length=64)
 
@@ -141,10 +155,25 @@ class TaskSettings(BaseModel):
         epsilon = math.inf if self.epsilon is None else self.epsilon
         return Privacy(self.noise_multiplier, self.delta, epsilon)
 
+    @property
+    def selected(self) -> int:
+        """The most devices in a cohort."""
+        return math.ceil(self.target_cohort * (1 + self.over_selection))
+
+    def suits(self, device: Conditions) -> bool:
+        """Whether a device may be asked."""
+        return (
+            (bool(device.charging) or not self.needs_charging)
+            and (bool(device.unmetered) or not self.needs_unmetered)
+            and (bool(device.idle) or not self.needs_idle)
+            and (device.battery or 0) >= self.min_battery
+            and (device.app_version or 0) >= self.min_app_version
+        )
+
     def encoding(self, length: int) -> Encoding:
-        """How an update of `length` coordinates is encoded."""
+        """How an update of weights of `length` is encoded; an evaluation has metrics alone."""
         return Encoding(
-            length=length,
+            length=length if self.kind == "train" else 0,
             value_bits=self.value_bits,
             max_weight=self.max_weight,
             clip_norm=self.clip_norm,
@@ -158,14 +187,28 @@ class TaskSettings(BaseModel):
             raise SettingsError(
                 f"target_cohort is {self.target_cohort}, below min_cohort {self.min_cohort}"
             )
+        if self.kind == "evaluate" and self.noise_multiplier:
+            raise SettingsError("an evaluation shows its metrics; want noise_multiplier 0")
+        self._check_selection()
         self.make_strategy()
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
-            complete_graph(self.target_cohort, self.encoding(length))
+            complete_graph(self.selected, self.encoding(length))
         except ModulusTooSmall as error:
             raise SettingsError(str(error)) from None
         self._check_privacy(length)
+
+    def _check_selection(self) -> None:
+        """raises SettingsError"""
+        if self.selected > 256:
+            raise SettingsError(f"{self.selected} devices would be selected, want at most 256")
+        needed = least_threshold(self.selected - 1) + 1
+        if self.target_cohort < needed:
+            raise SettingsError(
+                f"over_selection is {self.over_selection}: {needed} of {self.selected} devices "
+                f"must stay, target_cohort is {self.target_cohort}"
+            )
 
     def _check_privacy(self, length: int) -> None:
         """raises SettingsError, MissingExtra"""

@@ -57,8 +57,8 @@ class Tasks:
         """The task, which no other worker locks before the transaction ends.     raises NotFound"""
         return self._get(name, db, lock=True)
 
-    def all(self) -> list[Task]:
-        with self._store.read() as db:
+    def all(self, within: Connection | None = None) -> list[Task]:
+        with self._store.read(within) as db:
             return [_task(row) for row in db.execute(select(table).order_by(table.c.name))]
 
     def set_state(self, db: Connection, name: str, state: State, error: str = "") -> None:

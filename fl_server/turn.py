@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 
 from fl_server import audit, record, transcript
 from fl_server.clients import Caller, Clients
-from fl_server.errors import FlError, ProtocolError, RoundFailed
+from fl_server.errors import FlError, NotFound, ProtocolError, RoundFailed
 from fl_server.live import FAILED, FINISHED, LiveRound
 from fl_server.privacy import Ledger
 from fl_server.replicas import Replicas
@@ -25,7 +25,7 @@ from fl_server.settings import Settings
 from fl_server.store import Store
 from fl_server.tables import rounds as table
 from fl_server.tasks import Task, Tasks
-from fl_server.weights import Weights
+from fl_server.weights import Version, Weights
 
 
 @dataclass
@@ -173,6 +173,18 @@ class Turn:
             self.fail(RoundFailed("the task was stopped"))
         self.moved = True
 
+    def roll_back(self, version: int) -> None:
+        """Keep an older version of the weights once more, as the newest.     raises NotFound"""
+        weights, name = self._desk.weights, self.task.name
+        versions = weights.versions(name, self._db)
+        if not 0 <= version < len(versions):
+            raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
+        old = versions[version]
+        weights.add(self._db, name, weights.values(old), old.round, weights.moments(old))
+        self.changed = self.moved = True
+        if self.live is not None:
+            self.fail(RoundFailed(f"the weights were rolled back to {version}"), counts=False)
+
     def open(self) -> None:
         """Open the next round, if the task runs and its privacy budget has one left."""
         task, db = self.task, self._db
@@ -214,6 +226,10 @@ class Turn:
             self.fail(RoundFailed(why))
             return
         mean, privacy = total.mean(), task.settings.privacy
+        live.seconds["reveal"] = round(now - live.stage_started, 3)
+        if task.settings.kind == "evaluate":
+            self._close(live, weights.latest(task.name, db), record.summary(live, mean, total), now)
+            return
         if privacy is not None:
             mean = privacy.noisy(mean, total.session.params, self._desk.settings.random)
         before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
@@ -221,16 +237,22 @@ class Turn:
         after, moments = strategy.apply(
             values, mean, strategy.start(len(values)) if moments is None else moments
         )
-        live.seconds["reveal"] = round(now - live.stage_started, 3)
         summary = record.summary(live, mean, total)
         version = weights.add(db, task.name, after, live.number, moments)
         if privacy is not None:  # counted before anybody can see it
             what = f"round {live.number} {version.digest.hex()}"
             self._desk.ledger(task.name).add(privacy.noise_multiplier, what)
+        self._close(live, version, summary, now)
+
+    def _close(
+        self, live: LiveRound, version: Version, summary: dict[str, Any], now: float
+    ) -> None:
+        """The round is finished, and what came of it is `version`."""
+        task, db = self.task, self._db
         public = {"weights": version.digest.hex(), "summary": summary}
         transcript.append(db, task.name, live.number, now, FINISHED, **public)
         record.close_round(db, live, FINISHED, summary)
-        if version.version >= task.settings.rounds:
+        if record.finished(db, task.name) >= task.settings.rounds:
             self._desk.tasks.set_state(db, task.name, "finished")
         self._end(live)
 

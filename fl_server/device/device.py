@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from fl_server import messages as wire
+from fl_server.conditions import Conditions
 from fl_server.device.http import Http
 from fl_server.device.journal import (
     Journal,
@@ -23,7 +24,7 @@ from fl_server.device.journal import (
     load_identity,
     lock_folder,
 )
-from fl_server.device.trainer import Trainer
+from fl_server.device.trainer import Measures, Trainer
 from fl_server.errors import (
     BadCertificate,
     CohortTooSmall,
@@ -75,7 +76,8 @@ class Device:
     server: the server's address · folder: identity, certificate, journal, downloaded models ·
     authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
     message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run` ·
-    tell: hears in a line what the device is at · tls: how the server is known, and the device to it
+    tell: hears in a line what the device is at · tls: how the server is known, and the device
+    to it · conditions: what is said of the device whenever it asks for work
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Device:
         stop: threading.Event | None = None,
         tell: Callable[[str], None] = lambda text: None,
         tls: ssl.SSLContext | None = None,
+        conditions: Callable[[], Conditions] = Conditions,
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -109,6 +112,7 @@ class Device:
         self._clock = clock
         self._stop = stop or threading.Event()
         self._tell = tell
+        self._conditions = conditions
         self._lock = lock_folder(self.folder)
         try:
             self._identity = load_identity(self.folder, random)
@@ -165,14 +169,16 @@ class Device:
 
     def _check_in(self, ask: bytes) -> wire.CheckInReply:
         """What the server answers; a certificate of an older key of the authority is renewed."""
+        query = self._conditions().to_query()
+        path = f"/checkin?{query}" if query else "/checkin"
         try:
-            answer = self._http.call("POST", "/checkin", ask)
+            answer = self._http.call("POST", path, ask)
         except ServerRefused as refused:
             if refused.kind != "CertificateNeeded":
                 raise
             (self.folder / "certificate").unlink(missing_ok=True)
             self.enrol()
-            answer = self._http.call("POST", "/checkin", ask)
+            answer = self._http.call("POST", path, ask)
         return wire.CheckInReply.from_bytes(answer or b"")
 
     def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
@@ -269,11 +275,14 @@ class Device:
         if offer.context.model != model_digest(offer.model, offer.weights):
             raise ModelMismatch("the offer's digest is not that of its model and weights")
         start = weights_vector(weights)
-        if start.size != offer.encoding.length:
+        work = self._trainer.train
+        if offer.encoding.length == 0 and isinstance(self._trainer, Measures):
+            work = self._trainer.measure
+        elif start.size != offer.encoding.length:
             raise EncodingMismatch(f"{offer.encoding.length} weights offered, {start.size} sent")
         with _timed(report, "train"):
             try:
-                update = self._trainer.train(start, model)
+                update = work(start, model)
             except Exception as error:
                 raise TrainingFailed(f"{type(error).__name__}: {error}") from error
         report.loss = update.loss

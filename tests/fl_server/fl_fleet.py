@@ -41,6 +41,9 @@ class Keeping:
         self.updates.append(self.trainer.train(weights, model))
         return self.updates[-1]
 
+    def measure(self, weights: np.ndarray, model: bytes) -> Update:
+        return self.trainer.measure(weights, model)
+
 
 class Drawn:
     """Seeded random bytes that are kept."""
