@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict
 
 from fl_server import audit, record, transcript
@@ -17,6 +18,7 @@ from fl_server.conditions import Conditions
 from fl_server.errors import Forbidden, Malformed, NotFound
 from fl_server.guard import SMALL_BODY
 from fl_server.live import FAILED, FINISHED
+from fl_server.metrics import Metrics
 from fl_server.service import Service
 from fl_server.settings import Settings, TaskSettings
 from fl_server.tasks import Task
@@ -47,6 +49,17 @@ def admin_routes(service: Service) -> APIRouter:
     _add_clients(router, service)
     _add_tokens(router, service)
     _add_authority(router, service)
+    return router
+
+
+def metric_routes(metrics: Metrics) -> APIRouter:
+    """What a Prometheus asks for."""
+    router = APIRouter(tags=["metrics"])
+
+    @router.get("/metrics")
+    def text() -> Response:
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
     return router
 
 

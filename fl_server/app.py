@@ -14,11 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from fl_server import api, messages
+from fl_server import api, dashboard, messages
 from fl_server.admission import admit
 from fl_server.clients import StaleCounter
 from fl_server.errors import FlError
 from fl_server.guard import Guard, refusal
+from fl_server.metrics import Metrics, Timed
 from fl_server.service import Service
 from fl_server.settings import Settings, problem
 
@@ -52,6 +53,10 @@ def create_app(settings: Settings) -> FastAPI:
         limit_of=lambda method, path: api.body_limit(settings, method, path),
         body_s=settings.body_s,
     )
+    metrics = Metrics(service)
+    app.include_router(api.metric_routes(metrics))
+    app.include_router(dashboard.routes(service))
+    app.add_middleware(Timed, metrics=metrics)
     app.add_exception_handler(FlError, _refuse)
     app.add_exception_handler(ClientDisconnect, _nobody_there)
     app.add_exception_handler(RequestValidationError, _refuse_request)

@@ -47,6 +47,13 @@ def serve(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tls-client-ca", metavar="FILE", help="PEM; callers need a certificate of its"
     )
+    parser.add_argument("--log", choices=["text", "json"], default="text", help="(%(default)s)")
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="warning",
+        help="debug: every request; info: rounds that end (%(default)s)",
+    )
     parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
     # A word first is a thing to do to a server that runs; without one, this is the server.
     if given and given[0] in (known := words()):
@@ -118,6 +125,7 @@ def _serve(options: argparse.Namespace) -> int:
         authority_public=key_of(str(options.ca_pub)) if options.ca_pub else b"",
         attest=shlex.split(options.attest),
         poll_s=options.poll_s,
+        log=(options.log, options.log_level),
     )
     tls = _tls(options.tls_cert, options.tls_key, options.tls_client_ca)
     serve_forever(settings, options.host, options.port, tls)

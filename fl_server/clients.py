@@ -191,6 +191,16 @@ class Clients:
             revoked = set(db.scalars(select(clients.c.id).where(clients.c.revoked)))
         return self._authority.revoke(number, revoked)
 
+    def fleet(self) -> dict[str, int]:
+        """Clients that are enrolled, were heard of in the last day and hour, and are revoked."""
+        now, number = self._settings.clock(), func.count()
+        asked = {"enrolled": clients.c.revoked.is_(False), "revoked": clients.c.revoked}
+        # Devices count in nanoseconds of their clocks, so a counter tells when they last called.
+        for name, seconds in (("day", 86400), ("hour", 3600)):
+            asked[name] = clients.c.counter >= int((now - seconds) * 10**9)
+        with self._store.read() as db:
+            return {name: int(db.scalar(select(number).where(w)) or 0) for name, w in asked.items()}
+
     def count(self) -> int:
         """Enrolled clients that are not revoked."""
         with self._store.read() as db:

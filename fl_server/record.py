@@ -176,6 +176,29 @@ def took_vector(db: Connection, session: str, client: int) -> bool:
     return db.execute(select(messages.c.client).where(same)).first() is not None
 
 
+def stages(db: Connection, task: str) -> dict[str, int]:
+    """How many rounds of a task are in each stage, over ones among them."""
+    query = select(table.c.stage, func.count()).where(table.c.task == task)
+    return {row[0]: int(row[1]) for row in db.execute(query.group_by(table.c.stage))}
+
+
+def last_summary(db: Connection, task: str) -> dict[str, Any]:
+    """The figures of a task's newest finished round, empty before there is one."""
+    over = (table.c.task == task) & (table.c.stage == FINISHED)
+    query = select(table.c.summary).where(over).order_by(table.c.number.desc()).limit(1)
+    found: dict[str, Any] = json.loads(db.scalar(query) or "{}")
+    return found
+
+
+def bytes_up(db: Connection, live: LiveRound) -> int:
+    """The bytes of all messages that a round has taken."""
+    whole = select(func.sum(func.length(messages.c.body))).where(
+        _of_round(live.context) & (messages.c.stage != "vector")
+    )
+    size = 0 if live.session is None else live.session.params.vector_size
+    return int(db.scalar(whole) or 0) + len(live.senders("vector")) * size
+
+
 def finished(db: Connection, task: str) -> int:
     """How many rounds of a task are finished."""
     over = (table.c.task == task) & (table.c.stage == FINISHED)
@@ -199,7 +222,7 @@ def blamed(db: Connection, task: str) -> set[int]:
     return {client for text in summaries for client in json.loads(text).get("blamed", ())}
 
 
-def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
+def summary(db: Connection, live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
     """The figures of a finished round, all of them sums over the survivors; with noise in the
     weights, those alone that who took part tells anyway."""
     private = {
@@ -218,6 +241,7 @@ def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
         **({} if live.task.privacy else private),
         "counts": live.counts(),
         "seconds": live.seconds,
+        "bytes_up": bytes_up(db, live),
     }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import sys
+import tempfile
 import threading
 from functools import partial
 from types import TracebackType
@@ -12,10 +14,12 @@ from typing import Self
 
 import uvicorn
 
+from fl_server import logs
 from fl_server.app import create_app
 from fl_server.connection import MOST_HEADER_BYTES, connection_of
 from fl_server.console import exit_code
 from fl_server.errors import SettingsError
+from fl_server.metrics import SHARED_DIR
 from fl_server.operator import Operator
 from fl_server.service import Service
 from fl_server.settings import Settings
@@ -70,6 +74,7 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
 
     raises SettingsError, OSError
     """
+    logs.set_up(*settings.log)
     app = create_app(settings)
     service: Service = app.state.service
     if settings.workers > 1 and not service.store.is_shared:
@@ -100,11 +105,14 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
             server_of(app, settings, **options).run(sockets=[listener])
             return
         service.store.close()
-        keep_working(settings.workers, partial(_work, settings, options, listener))
+        with tempfile.TemporaryDirectory(prefix="ms-serve-") as shared:
+            os.environ[SHARED_DIR] = shared
+            keep_working(settings.workers, partial(_work, settings, options, listener))
 
 
 def _work(settings: Settings, options: dict[str, object], listener: socket.socket) -> None:
     """One of several workers, in a process of its own."""
+    logs.set_up(*settings.log)
 
     def work() -> int:
         server_of(create_app(settings), settings, **options).run(sockets=[listener])

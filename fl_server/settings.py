@@ -28,7 +28,8 @@ class Settings:
 
     database_url: SQLAlchemy's; by default SQLite in the folder · files_url: where models, weights
     and vectors lie, a folder or an fsspec URL; by default the folder · workers:
-    processes that share the address, which need a database that they can share ·
+    processes that share the address, which need a database that they can share · log: the form and
+    level of what ms-serve writes ·
     authority_key: file of the enrolment key; by default `ca.key` in the folder · authority_public:
     the authority's key where that lies apart, and the server has none · attest: a command that
     decides whether a device may enrol · poll_s: how long a
@@ -51,6 +52,7 @@ class Settings:
     database_url: str = ""
     files_url: str = ""
     workers: int = 1
+    log: tuple[str, str] = ("text", "warning")
     poll_s: float = 20.0
     retry_s: float = 1.0
     certificate_days: int = 365

@@ -5,6 +5,7 @@ A round moves on in memory first. If the transaction fails, memory is dropped an
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from fl_server.store import Store
 from fl_server.tables import rounds as table
 from fl_server.tasks import Task, Tasks
 from fl_server.weights import Version, Weights
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -155,6 +158,7 @@ class Turn:
         live, tasks = self._open, self._desk.tasks
         public = record.failure(live, error)
         summary = {**public, "counts": live.counts(), "seconds": live.seconds, "counted": counts}
+        summary["bytes_up"] = record.bytes_up(self._db, live)
         transcript.append(self._db, self.task.name, live.number, self._now(), FAILED, **public)
         record.close_round(self._db, live, FAILED, summary)
         failures = record.failures_in_a_row(self._db, self.task.name)
@@ -228,7 +232,9 @@ class Turn:
         mean, privacy = total.mean(), task.settings.privacy
         live.seconds["reveal"] = round(now - live.stage_started, 3)
         if task.settings.kind == "evaluate":
-            self._close(live, weights.latest(task.name, db), record.summary(live, mean, total), now)
+            self._close(
+                live, weights.latest(task.name, db), record.summary(db, live, mean, total), now
+            )
             return
         if privacy is not None:
             mean = privacy.noisy(mean, total.session.params, self._desk.settings.random)
@@ -237,7 +243,7 @@ class Turn:
         after, moments = strategy.apply(
             values, mean, strategy.start(len(values)) if moments is None else moments
         )
-        summary = record.summary(live, mean, total)
+        summary = record.summary(db, live, mean, total)
         version = weights.add(db, task.name, after, live.number, moments)
         if privacy is not None:  # counted before anybody can see it
             what = f"round {live.number} {version.digest.hex()}"
@@ -259,6 +265,8 @@ class Turn:
     def _end(self, live: LiveRound) -> None:
         """The round is over: the audit log ties its transcript to all that came before."""
         task, number, at = self.task.name, live.number, self._now()
+        told = {"task": task, "round": number, "counts": live.counts()}
+        _log.info("a round ended", extra=told)
         last = transcript.line_hash(transcript.lines(self._db, task, number)[-1])
         what = {"task": task, "round": number, "transcript": last}
         audit.append(self._desk.store, self._db, at, "server", "a round ended", **what)
