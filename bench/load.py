@@ -50,12 +50,15 @@ def main() -> None:
     parser.add_argument("--database", default="", help="a PostgreSQL URL, else one of its own")
     options = parser.parse_args()
     figures: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as place, database(options.database) as url:
-        with serving(Path(place), url, options.workers) as server:
-            if options.check_ins:
-                figures |= check_ins(server, options)
-            if options.round:
-                figures |= one_round(server, options.round, options.length, Path(place))
+    with (
+        tempfile.TemporaryDirectory() as place,
+        database(options.database) as url,
+        serving(Path(place), url, options.workers) as server,
+    ):
+        if options.check_ins:
+            figures |= check_ins(server, options)
+        if options.round:
+            figures |= one_round(server, options.round, options.length, Path(place))
     print(json.dumps(figures, indent=1))
 
 
@@ -181,9 +184,21 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, path: str, body: bytes, authorization: str) -> bytes:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._host, self._port)
-        reader, writer = self._streams
+        """The answer; a connection that was idle for too long is opened again."""
+        if self._streams is not None:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                return await self._post(*self._streams, path, body, authorization)
+        self._streams = await asyncio.open_connection(self._host, self._port)
+        return await self._post(*self._streams, path, body, authorization)
+
+    async def _post(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        path: str,
+        body: bytes,
+        authorization: str,
+    ) -> bytes:
         head = f"POST {path} HTTP/1.1\r\nhost: {self._host}\r\ncontent-length: {len(body)}\r\n"
         writer.write(f"{head}authorization: {authorization}\r\n\r\n".encode() + body)
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")

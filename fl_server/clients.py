@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from fl_server import audit
 from fl_server import messages as wire
@@ -111,19 +112,31 @@ class Clients:
     ) -> Caller:
         """Who signed the request.     raises Unauthorised"""
         client, counter, signature = _parse(header)
-        with self._store.read() as db:
-            row = db.execute(select(clients).where(clients.c.id == client)).first()
-        if row is None or row.revoked:
-            raise Unauthorised("the request is not of an enrolled client")
-        if not row.certificate:
-            raise CertificateNeeded(f"client {client} has no certificate; enrol for one")
         signed = wire.request_signed(method, target, counter, body, part)
-        try:
-            verify(row.public_key, labels.REQUEST, signed, signature, "request")
-        except BadSignature as error:
-            raise Unauthorised(str(error)) from None
-        self._use_counter(client, counter, row.counter)
+        if self._store.is_shared:
+            row = self._count_and_check(client, counter, signed, signature)
+        else:
+            with self._store.read() as db:
+                found = db.execute(select(clients).where(clients.c.id == client)).first()
+            row = _check(found, client, signed, signature)
+            self._use_counter(client, counter, row.counter)
         return Caller(client, row.population, Certificate.from_bytes(row.certificate))
+
+    def _count_and_check(
+        self, client: int, counter: int, signed: bytes, signature: bytes
+    ) -> Row[Any]:
+        """The client's row, its counter written; nothing is where the signature does not verify.
+
+        raises Unauthorised, StaleCounter
+        """
+        newer = (clients.c.id == client) & (clients.c.counter < counter)
+        with self._store.begin() as db:
+            change = update(clients).where(newer).values(counter=counter).returning(clients)
+            row = db.execute(change).first()
+            if row is None:
+                kept = db.execute(select(clients).where(clients.c.id == client)).first()
+                raise StaleCounter(counter, _check(kept, client, signed, signature).counter)
+            return _check(row, client, signed, signature)
 
     def _certify(
         self, db: Connection, client: int, tenant: str, request: wire.Enrol
@@ -146,24 +159,15 @@ class Clients:
         few requests wait for the disk; after a restart a device is told the bound and goes on from
         there. Workers that share a database write each counter.
         """
-        if self._store.is_shared:
-            self._write_counter(client, counter, counter)
-            return
         with self._lock:
             last = self._counters.get(client, kept)
             if counter <= last:
                 raise StaleCounter(counter, last)
             if counter > kept:
-                self._write_counter(client, counter, min(counter + _COUNTER_LEASE, 2**63 - 1))
+                ahead = min(counter + _COUNTER_LEASE, 2**63 - 1)
+                with self._store.begin() as db:
+                    db.execute(update(clients).where(clients.c.id == client).values(counter=ahead))
             self._counters[client] = counter
-
-    def _write_counter(self, client: int, counter: int, bound: int) -> None:
-        newer = (clients.c.id == client) & (clients.c.counter < counter)
-        with self._store.begin() as db:
-            if db.execute(update(clients).where(newer).values(counter=bound)).rowcount:
-                return
-            last = db.scalar(select(clients.c.counter).where(clients.c.id == client)) or 0
-        raise StaleCounter(counter, last)
 
     def certificate(self, client: int, within: Connection | None = None) -> Certificate:
         """The certificate of an enrolled client.     raises NotFound"""
@@ -206,6 +210,19 @@ class Clients:
         with self._store.read() as db:
             query = select(func.count()).where(clients.c.revoked.is_(False))
             return int(db.scalar(query) or 0)
+
+
+def _check(row: Row[Any] | None, client: int, signed: bytes, signature: bytes) -> Row[Any]:
+    """The row, if its client may call and has signed.     raises Unauthorised"""
+    if row is None or row.revoked:
+        raise Unauthorised("the request is not of an enrolled client")
+    if not row.certificate:
+        raise CertificateNeeded(f"client {client} has no certificate; enrol for one")
+    try:
+        verify(row.public_key, labels.REQUEST, signed, signature, "request")
+    except BadSignature as error:
+        raise Unauthorised(str(error)) from None
+    return row
 
 
 def claimed_client(header: str) -> int:

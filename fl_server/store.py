@@ -42,6 +42,9 @@ class Store:
         self.folder = folder
         self.files = open_files(files_url, folder)
         self._engine = _engine(database_url or f"sqlite:///{folder / 'state.sqlite'}")
+        # PostgreSQL's transactions read what is committed when each statement begins anyway.
+        reads = {"isolation_level": "AUTOCOMMIT"} if self.is_shared else {"reads": True}
+        self._reader = self._engine.execution_options(**reads)
         self._lock: IO[bytes] | None = None
         self._closed = threading.Event()
         if not self.is_shared:
@@ -157,10 +160,8 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with self._engine.connect() as connection:
-            connection = connection.execution_options(reads=True)
-            with connection.begin():
-                yield connection
+        with self._reader.connect() as connection, connection.begin():
+            yield connection
 
 
 def _blob(digest: bytes) -> str:
@@ -188,8 +189,7 @@ def _engine(url: str) -> Engine:
         options: dict[str, Any] = {}
         if found.get_backend_name() == "postgresql":
             found = found.set(drivername="postgresql+psycopg")
-            # A connection that the database has dropped is replaced before it is used.
-            options = {"pool_pre_ping": True, "pool_size": 8, "max_overflow": 24}
+            options = {"pool_size": 8, "max_overflow": 24}
         elif found.get_backend_name() != "sqlite":
             kind = found.get_backend_name()
             raise SettingsError(f"the database cannot be used: {kind} is not sqlite or postgresql")
