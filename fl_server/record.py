@@ -14,9 +14,10 @@ from fl_server import transcript
 from fl_server.errors import FlError
 from fl_server.live import FAILED, FINISHED, LiveRound
 from fl_server.secagg.certificate import RevocationList
+from fl_server.secagg.cohort import Cohort, Sum
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.messages import Context
-from fl_server.secagg.server import Reveals, Total
+from fl_server.secagg.server import Adverts
 from fl_server.store import Store, messages, write_file
 from fl_server.store import rounds as table
 
@@ -119,7 +120,7 @@ def blamed(store: Store, task: str) -> set[int]:
         return {client for text in summaries for client in json.loads(text).get("blamed", ())}
 
 
-def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
+def summary(live: LiveRound, mean: Mean, total: Sum) -> dict[str, Any]:
     """The figures of a finished round, all of them sums over the survivors; with noise in the
     weights, those alone that who took part tells anyway."""
     private = {
@@ -130,8 +131,10 @@ def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
         "saturated": mean.saturated,
     }
     return {
-        "clients": len(total.session.ids),
+        "clients": len(total.cohort.ids),
         "survivors": len(total.survivors),
+        "shards": len(total.cohort.sessions),
+        "lost": [str(error) for error in total.lost.values()],
         "blamed": list(total.blamed),
         "accusations": [list(pair) for pair in total.accusations],
         "weight": mean.weight,
@@ -144,13 +147,13 @@ def summary(live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
 def failure(live: LiveRound, error: FlError) -> dict[str, Any]:
     """What is public of a round that failed: why, whom evidence names, in this error or before it,
     and what one client said of another."""
-    reveals = live.state if isinstance(live.state, Reveals) else None
-    caught = reveals.blamed if reveals else ()
+    stage = None if isinstance(live.state, Adverts) else live.state
+    caught = stage.blamed if stage else ()
     return {
         "error": str(error),
         "kind": type(error).__name__,
         "blamed": sorted({*error.who, *caught}),
-        "accusations": [list(pair) for pair in reveals.accusations] if reveals else [],
+        "accusations": [list(pair) for pair in stage.accusations] if stage else [],
     }
 
 
@@ -175,13 +178,31 @@ def _public(live: LiveRound, ended: str) -> dict[str, Any]:
     session = live.session
     assert session is not None
     if ended == "advertise":
-        cohort = live.reply("advertise", session.ids[0]) or b""
-        digest = hashlib.sha256(cohort).hexdigest()
-        return {"session": session.id.hex(), "clients": list(session.ids), "cohort": digest}
+        return {"session": session.id.hex(), "shards": _shards(live, session)}
     if ended == "agree":
-        agreement = live.reply("agree", session.ids[0]) or b""
-        return {"signed": agreement.hex()}
+        return {"signed": [reply.hex() for reply in _replies(live, session, ended)]}
     return {"clients": session.bitmap(live.senders(ended)).hex()}
+
+
+def _shards(live: LiveRound, cohort: Cohort) -> list[dict[str, Any]]:
+    return [
+        {
+            "session": session.id.hex(),
+            "clients": list(session.ids),
+            "cohort": hashlib.sha256(reply).hexdigest(),
+        }
+        for session, reply in zip(cohort.sessions, _replies(live, cohort, "advertise"), strict=True)
+    ]
+
+
+def _replies(live: LiveRound, cohort: Cohort, stage: str) -> list[bytes]:
+    """What followed a stage in each shard; nothing in one that is lost."""
+    state = live.state
+    assert not isinstance(state, Adverts)
+    return [
+        b"" if at in state.lost else live.reply(stage, session.ids[0]) or b""
+        for at, session in enumerate(cohort.sessions)
+    ]
 
 
 def _this(context: Context) -> Any:

@@ -21,10 +21,10 @@ from fl_server.errors import FlError, Gone, NotFound, ProtocolError, RoundFailed
 from fl_server.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.privacy import Ledger
 from fl_server.secagg.certificate import RevocationList
+from fl_server.secagg.cohort import Stage, Sum
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.keys import model_digest
 from fl_server.secagg.messages import Context
-from fl_server.secagg.server import Reveals, Total
 from fl_server.settings import Settings, TaskSettings
 from fl_server.store import Store
 from fl_server.store import rounds as table
@@ -124,9 +124,9 @@ class Rounds:
                 if self._took(session, client):
                     return None
                 raise
-            if live.session is None or client not in live.session.adverts:
+            if live.session is None:
                 raise Gone(f"client {client} is not in this session")
-            return live.session.params.vector_size
+            return live.session.session_of(client).params.vector_size
 
     def vector_place(self, session: str, client: int) -> Path | None:
         """Where a vector is put together; None if it was taken.     raises Gone, NotFound"""
@@ -238,7 +238,7 @@ class Rounds:
         """Whether the round goes on. It ends the stage, in memory and then in the store."""
         now = self._settings.clock()
         try:
-            if isinstance(live.state, Reveals):
+            if isinstance(live.state, Stage) and live.stage == STAGES[-1]:
                 self._finish(live, live.state.close(), now)
                 return False
             ended, revocations = live.stage, self._clients.revocations()
@@ -250,14 +250,15 @@ class Rounds:
         self.on_change()
         return True
 
-    def _finish(self, live: LiveRound, total: Total, now: float) -> None:
+    def _finish(self, live: LiveRound, total: Sum, now: float) -> None:
         task = self.tasks.get(live.task.name)
         if why := self._overspent(task):  # the database was put back to an earlier state
             self._fail(live, RoundFailed(why))
             return
-        mean, privacy = total.mean(), task.settings.privacy
+        mean, privacy = total.mean, task.settings.privacy
         if privacy is not None:
-            mean = privacy.noisy(mean, total.session.params, self._settings.random)
+            params = total.totals[0].session.params  # of the one shard: settings.check
+            mean = privacy.noisy(mean, params, self._settings.random)
         before, strategy = self.weights.latest(task.name), task.settings.make_strategy()
         weights, moments = self.weights.values(before), self.weights.moments(before)
         after, moments = strategy.apply(
@@ -398,5 +399,6 @@ class Rounds:
 
 
 def _offer(live: LiveRound) -> wire.Offer:
-    sizes = live.task.min_cohort, live.task.target_cohort
+    least, most = live.task.min_cohort, live.task.target_cohort
+    sizes = live.task.layout.least_shard(least, most), most
     return wire.Offer(live.context, live.model, live.weights, live.encoding, *sizes)

@@ -15,8 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.privacy import Privacy
+from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
-from fl_server.secagg.params import Encoding, complete_graph
+from fl_server.secagg.messages import MOST_CLIENTS
+from fl_server.secagg.params import Encoding
+from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
 
@@ -64,8 +67,12 @@ class TaskSettings(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     population: str = Field(default="default", min_length=1, max_length=16)
     rounds: int = Field(default=1, ge=1, le=100_000)
-    min_cohort: int = Field(default=20, ge=2, le=256)
-    target_cohort: int = Field(default=20, ge=2, le=256)
+    min_cohort: int = Field(default=20, ge=2, le=MOST_CLIENTS)
+    target_cohort: int = Field(default=20, ge=2, le=MOST_CLIENTS)
+    # A larger cohort is split into shards of this size at the most, whose sums are added; or it is
+    # one session on a sparse graph (docs/protocol.md#large-cohorts says what that costs).
+    shard_size: int = Field(default=SHARD_SIZE, ge=2, le=MOST_SHARES + 1)
+    graph: Literal["shards", "sparse"] = "shards"
     max_failures: int = Field(default=10, ge=0)
     strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"] = "fedavg"
     # Of the strategy; what is None is the strategy's own default.
@@ -121,6 +128,12 @@ class TaskSettings(BaseModel):
         epsilon = math.inf if self.epsilon is None else self.epsilon
         return Privacy(self.noise_multiplier, self.delta, epsilon)
 
+    @property
+    def layout(self) -> Layout:
+        """How a cohort becomes sessions."""
+        sparse = self.graph == "sparse"
+        return Layout(MOST_SHARES + 1 if sparse else self.shard_size, sparse)
+
     def encoding(self, length: int) -> Encoding:
         """How an update of `length` coordinates is encoded."""
         return Encoding(
@@ -142,7 +155,9 @@ class TaskSettings(BaseModel):
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
-            complete_graph(self.target_cohort, self.encoding(length))
+            for clients in {self.min_cohort, self.target_cohort}:
+                largest = -(-clients // self.layout.shards(clients))
+                self.layout.params(largest, self.encoding(length))
         except ModulusTooSmall as error:
             raise SettingsError(str(error)) from None
         self._check_privacy(length)
@@ -153,8 +168,13 @@ class TaskSettings(BaseModel):
             if self.epsilon is not None:
                 raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")
             return
+        if self.layout.shards(self.target_cohort) > 1:
+            raise SettingsError(
+                f"target_cohort is {self.target_cohort}, want at most shard_size "
+                f"{self.shard_size} where there is noise: it is made for one sum"
+            )
         encoding = self.encoding(length)
-        self.privacy.check(encoding, complete_graph(self.min_cohort, encoding).threshold)
+        self.privacy.check(encoding, self.layout.params(self.min_cohort, encoding).quorum - 1)
 
     def stage_s(self, stage: str) -> float:
         """How long a stage may last."""

@@ -261,10 +261,10 @@ class Agreed(_State["Revealed"]):
 
     def _check_agreement(self, agreement: Agreement) -> None:
         statement = self.session.agreement(self._shared, self._survivors)
-        neighbours = set(self.session.neighbours(self._client.member.id)) & self._survivors
-        agreed = set()
+        me, params = self._client.member.id, self.session.params
+        agreed = {me}
         for signed in agreement.signed:
-            if signed.client not in neighbours or signed.client in agreed:
+            if signed.client not in self._survivors or signed.client in agreed:
                 continue
             try:
                 public = self.session.identities[signed.client]
@@ -272,10 +272,16 @@ class Agreed(_State["Revealed"]):
             except BadSignature:
                 continue
             agreed.add(signed.client)
-        needed = self.session.params.threshold
-        if len(agreed) < needed:
+        near = len(agreed & set(self.session.neighbours(me)))
+        if near < params.threshold:
             raise SplitView(
-                f"{len(agreed)} neighbours signed the survivor list shown here, {needed} are needed"
+                f"{near} neighbours signed the survivor list shown here, "
+                f"{params.threshold} are needed"
+            )
+        if len(agreed) < params.quorum:
+            raise SplitView(
+                f"{len(agreed)} clients signed the survivor list shown here, "
+                f"{params.quorum} are needed"
             )
 
     def _reveal(self) -> Reveal:
@@ -328,7 +334,7 @@ def _open_shares(client: _Client, session: Session, down: SharesDown) -> frozens
     """Keep the valid shares in the secrets; who shared (U2) comes out."""
     me = client.member.id
     shared = session.members(down.shared)
-    senders = sorted(shared - {me})
+    senders = sorted(shared & set(session.neighbours(me)))
     if me not in shared or len(senders) != len(down.sealed):
         raise Malformed(f"{len(down.sealed)} boxes from {len(senders)} clients that shared")
     if len(shared) < client.policy.cohort_floor:
@@ -368,7 +374,7 @@ def _mask(client: _Client, session: Session, words: Words, shared: frozenset[int
     """y = enc(x) + PRG(b) + sum of the pair masks, bit-packed."""
     me, bits, secrets = client.member.id, session.params.ring_bits, client.secrets
     masks = [(self_key(secrets.b, session.id, me, bits), 1)]
-    for other in sorted(shared - {me}):
+    for other in sorted(shared & set(session.neighbours(me))):
         secret = exchange(secrets.mask_secret, session.adverts[other].mask_key)
         masks.append((pair_key(secret, session.id, me, other, bits), pair_sign(me, other)))
     add_masks(words, masks)

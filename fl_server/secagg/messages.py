@@ -25,7 +25,7 @@ from fl_server.secagg.wire import (
 )
 
 DIGEST_SIZE = 16
-MOST_CLIENTS = 256
+MOST_CLIENTS = 10_000
 
 Box = Annotated[bytes, Fixed(BOX_SIZE)]
 ShareDigest = Annotated[bytes, Fixed(DIGEST_SIZE)]
@@ -91,9 +91,9 @@ class SharesUp(Message):
 
 @dataclass(frozen=True)
 class SharesDown(Message):
-    """R1 down: the bitmap of U2, and the boxes from its other members in order of their ids."""
+    """R1 down: the bitmap of U2, and the boxes from the neighbours in it in order of their ids."""
 
-    shared: Annotated[bytes, Sized(MOST_CLIENTS // 8)]
+    shared: Annotated[bytes, Sized(-(-MOST_CLIENTS // 8))]
     sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares)]
 
 
@@ -107,7 +107,7 @@ class Signed(Message):
 
 @dataclass(frozen=True)
 class Agreement(Message):
-    """R3a down: at least t signatures of neighbours."""
+    """R3a down: the signatures of all who signed."""
 
     signed: Annotated[tuple[Signed, ...], ToTheEnd(Signed)]
 

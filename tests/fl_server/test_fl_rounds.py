@@ -75,6 +75,27 @@ def test_the_new_weights_are_plain_federated_averaging_bit_for_bit_with_drop_out
     assert events == ["opened", "advertise", "share", "vector", "agree", "finished"]
 
 
+def test_a_cohort_in_shards_gives_the_average_over_all_of_them(tmp_path):
+    with serving(tmp_path) as server, server.operator() as operator:
+        settings = task_settings(10, shard_size=5, share_s=1.5, vector_s=1.5)
+        operator.create_task("shards", MODEL, START, **settings)
+        fleet = fleet_of(server, tmp_path, 10, stop_after={3: Stage.SHARE})
+        reports = fleet.run()
+        (entry,) = operator.status("shards")["rounds"]
+        after = operator.weights("shards")
+        lines = [json.loads(line) for line in operator.transcript("shards", 1)]
+    assert (entry["shards"], entry["lost"], entry["survivors"]) == (2, [], 9)
+    place = {device.id: i for i, device in enumerate(fleet.devices)}
+    means = []
+    for shard in lines[1]["shards"]:
+        alive = [place[client] for client in shard["clients"] if place[client] != 3]
+        means.append(expected_mean(fleet, alive, 5, bytes.fromhex(shard["session"])))
+    expected = sum(mean.delta * mean.clients for mean in means) / 9
+    np.testing.assert_allclose(after, expected, rtol=0, atol=1e-7)
+    assert [len(signed) > 0 for signed in lines[4]["signed"]] == [True, True]
+    assert [device[0].outcome for i, device in enumerate(reports) if i != 3] == ["done"] * 9
+
+
 def test_rounds_follow_each_other_and_the_loss_falls(tmp_path):
     with serving(tmp_path) as server, server.operator() as operator:
         operator.create_task("learn", MODEL, START, **task_settings(4, rounds=3))
