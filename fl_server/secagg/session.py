@@ -10,7 +10,7 @@ from functools import cached_property
 
 from fl_server.errors import BadKey, KeysNotDistinct, Malformed
 from fl_server.secagg import graph, labels
-from fl_server.secagg.keys import Identity, check_point, hashed, verify
+from fl_server.secagg.keys import Identity, check_canonical, check_point, hashed, verify
 from fl_server.secagg.messages import DIGEST_SIZE, MOST_CLIENTS, Advert, CohortReply, Context
 from fl_server.secagg.params import Params
 
@@ -75,7 +75,7 @@ def bitmap(ids: Sequence[int], clients: Iterable[int]) -> bytes:
 
 
 def open_session(reply: CohortReply) -> Session:
-    """The session of a cohort     raises Malformed, KeysNotDistinct
+    """The session of a cohort     raises Malformed, BadKey, KeysNotDistinct
 
     Certificates are paired with adverts and their keys taken; whether they are valid is checked by
     whoever has an authority's key to check with.
@@ -90,6 +90,8 @@ def open_session(reply: CohortReply) -> Session:
         raise Malformed(f"{len(ids)} adverts, the parameters are of {params.clients} clients")
     graph.check_shape(params)
     keys = [key for advert in reply.adverts for key in (advert.share_key, advert.mask_key)]
+    for key in keys:
+        check_canonical(key, "the cohort")
     if len(set(keys)) != len(keys):
         raise KeysNotDistinct("two of the advertised keys are the same")
     return Session(

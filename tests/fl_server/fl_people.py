@@ -49,8 +49,12 @@ def subject_of(i: int, public: bytes, **changes: object) -> Subject:
     return Subject(**(fields | changes))
 
 
+def identity_seed(i: int) -> bytes:
+    return hashlib.sha256(f"identity {i}".encode()).digest()
+
+
 def identity_of(i: int) -> Identity:
-    return Identity(hashlib.sha256(f"identity {i}".encode()).digest())
+    return Identity(identity_seed(i))
 
 
 def member(i: int, **changes: object) -> Member:
@@ -145,6 +149,7 @@ class Table:
         # By stage and client, what happens to a message on its way to the server.
         self.tamper: dict[tuple[str, int], Callable[[bytes], bytes]] = {}
         self.draw = seeded("table")
+        self.draws: dict[int, list[bytes]] = {i: [] for i in self.ids}  # what each client drew
         self.adverts = Adverts(context, self.encoding, AUTHORITY.public)
         self.joined = {i: self.join(i, context, floor) for i in self.ids}
         for i in self.ids:
@@ -153,8 +158,15 @@ class Table:
 
     def join(self, i: int, context: Context = CONTEXT, floor: int = 2) -> Advertised:
         policy = self.policy or Policy(floor)
-        arguments = context, self.encoding, policy, self.memories[i], self.draw
+        arguments = context, self.encoding, policy, self.memories[i], self._draw_for(i)
         return join(self.people[i], *arguments)
+
+    def _draw_for(self, i: int) -> RandomBytes:
+        def draw(size: int) -> bytes:
+            self.draws[i].append(self.draw(size))
+            return self.draws[i][-1]
+
+        return draw
 
     def cohort(self, **changes: object) -> bytes:
         """The server's answer to the adverts, with fields of it changed."""

@@ -114,6 +114,16 @@ def test_one_key_in_two_adverts_is_refused():
     refuses(table, table.cohort(adverts=adverts), errors.KeysNotDistinct, "the same")
 
 
+def test_a_second_form_of_a_key_is_refused_as_a_copy_would_be():
+    table = Table()
+    reply = CohortReply.from_bytes(table.shares.reply)
+    stolen = bytearray(reply.adverts[2].mask_key)
+    stolen[31] ^= 0x80  # the bit that X25519 does not look at
+    twin = sign_advert(identity_of(1), 13, CONTEXT, bytes(stolen), bytes(range(32)), bytes(16))
+    adverts = (reply.adverts[0], twin, *reply.adverts[2:])
+    refuses(table, table.cohort(adverts=adverts), errors.BadKey, "not in its canonical form")
+
+
 def with_certificate(table: Table, i: int, **changes: object) -> bytes:
     reply = CohortReply.from_bytes(table.shares.reply)
     certificates = list(reply.certificates)
