@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from fl_server.errors import (
     BadSignature,
     CohortTooSmall,
+    GivenUp,
     Malformed,
     SealBroken,
     SplitView,
@@ -74,16 +75,22 @@ class Member:
         return self.certificate.subject.client
 
 
-@dataclass
+@dataclass(repr=False)
 class Secrets:
-    """All that must be erased after the reveal, or when the client gives up."""
+    """All that must be erased after the reveal, or when the client gives up. They are neither shown
+    nor kept anywhere: there is no text of them, and no pickle."""
 
     share_secret: bytearray
     mask_secret: bytearray
     b: bytearray
     shares: dict[int, tuple[bytearray, bytearray]] = field(default_factory=dict)
+    wiped: bool = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the secrets of a round are not kept")
 
     def wipe(self) -> None:
+        self.wiped = True
         wipe([self.share_secret, self.mask_secret, self.b])
         for pair in self.shares.values():
             wipe(pair)
@@ -117,6 +124,9 @@ class _State(Generic[Next]):
 
     def _answered(self, received: bytes) -> Next | None:
         if self._answer is None:
+            if self._client.secrets.wiped:
+                # What would come now would be masked by zeros.
+                raise GivenUp(f"{type(self).__name__}: the secrets of this round are erased")
             return None
         seen, answer = self._answer
         if hashlib.sha256(received).digest() != seen:

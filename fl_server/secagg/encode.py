@@ -9,7 +9,7 @@ under the same mask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ class Update:
     loss: the mean loss before the update; correct, examples: counts, zero where they mean nothing
     """
 
-    delta: Floats
+    delta: Floats = field(repr=False)  # a log of it would be the end of its secrecy
     weight: int = 1
     loss: float = 0.0
     correct: int = 0

@@ -64,7 +64,7 @@ final class RefusalChecks {
     checks.put("a survivor list without the client is refused", this::leftOut);
     checks.put("a survivor list below the threshold is refused", this::fewSurvivors);
     checks.put("a survivor list with too few signatures is refused", this::splitView);
-    checks.put("a reveal erases what it was made of", this::erased);
+    checks.put("a round that was given up is not gone on with", this::erased);
   }
 
   private void smallCohort() throws Exception {
@@ -254,9 +254,11 @@ final class RefusalChecks {
   private void erased() throws Exception {
     Agreed agreed = masked().receiveSurvivors(played.round.hex("survivors"));
     agreed.abort();
-    byte[] reveal = agreed.receiveAgreements(played.round.hex("agreements")).message();
-    // With nothing left to reveal, what is said of each neighbour is that its share was bad.
-    same((int) reveal[0], 3);
+    byte[] agreements = played.round.hex("agreements");
+    refused(Kind.GivenUp, () -> agreed.receiveAgreements(agreements));
+    Shared shared = played.join(me).receiveCohort(played.cohort(), played.nowS);
+    shared.abort();
+    refused(Kind.GivenUp, () -> shared.receiveShares(boxes(), played.update(me)));
   }
 
   private Masked masked() throws Exception {

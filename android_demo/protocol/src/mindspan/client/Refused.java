@@ -22,6 +22,7 @@ public final class Refused extends Exception {
     TooFewSurvivors,
     SplitView,
     StageReplayed,
+    GivenUp,
   }
 
   public final Kind kind;

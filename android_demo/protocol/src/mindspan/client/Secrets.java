@@ -18,7 +18,14 @@ final class Secrets {
     b = random.draw(32);
   }
 
+  private boolean wiped;
+
+  boolean areWiped() {
+    return wiped;
+  }
+
   void wipe() {
+    wiped = true;
     Bytes.wipe(shareSecret, maskSecret, b);
     shares.values().forEach(Bytes::wipe);
     shares.clear();

@@ -33,6 +33,10 @@ abstract class State<N> {
   final N once(byte[] received, Step<N> step) throws Malformed, Refused {
     byte[] hash = Hashes.sha256(received);
     if (answer == null) {
+      if (client.secrets().areWiped()) {
+        // What would come now would be masked by zeros.
+        throw new Refused(Kind.GivenUp, "the secrets of this round are erased");
+      }
       answer = step.run();
       seen = hash;
     } else if (!Arrays.equals(seen, hash)) {
