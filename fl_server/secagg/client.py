@@ -43,6 +43,7 @@ from fl_server.secagg.messages import (
     SHARE_OF_B,
     SHARE_OF_S,
     Advert,
+    Agree,
     Agreement,
     CohortReply,
     Context,
@@ -51,6 +52,7 @@ from fl_server.secagg.messages import (
     SealedShares,
     SharesDown,
     SharesUp,
+    Vector,
 )
 from fl_server.secagg.pack import Words, pack
 from fl_server.secagg.params import Encoding
@@ -215,7 +217,8 @@ class Shared(_State["Masked"]):
         vector = _mask(client, session, words, shared)
         context = client.context
         client.memory.spend(context.task, context.model, hashlib.sha256(vector).digest())
-        return self._keep(received, Masked(client, session, shared, vector))
+        message = Vector(vector).to_bytes()
+        return self._keep(received, Masked(client, session, shared, message))
 
 
 class Masked(_State["Agreed"]):
@@ -236,7 +239,7 @@ class Masked(_State["Agreed"]):
         survivors = self.session.members(received)
         check_survivors(self.session, member.id, self._shared, survivors)
         statement = self.session.agreement(self._shared, survivors)
-        signature = member.identity.sign(labels.AGREE, statement)
+        signature = Agree(member.identity.sign(labels.AGREE, statement)).to_bytes()
         agreed = Agreed(self._client, self.session, self._shared, survivors, signature)
         return self._keep(received, agreed)
 

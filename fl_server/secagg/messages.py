@@ -19,6 +19,8 @@ from fl_server.secagg.wire import (
     Key,
     Message,
     Name,
+    Rest,
+    Seen,
     Signature,
     Sized,
     ToTheEnd,
@@ -27,8 +29,8 @@ from fl_server.secagg.wire import (
 DIGEST_SIZE = 16
 MOST_CLIENTS = 10_000
 
-Box = Annotated[bytes, Fixed(BOX_SIZE)]
-ShareDigest = Annotated[bytes, Fixed(DIGEST_SIZE)]
+Box = Annotated[bytes, Fixed(BOX_SIZE), Seen.SEALED]
+ShareDigest = Annotated[bytes, Fixed(DIGEST_SIZE), Seen.HASHED]
 
 # What a reveal says about one neighbour.
 NOTHING = 0
@@ -85,7 +87,7 @@ class SharesUp(Message):
     """R1 up: 64 + 114k bytes, neighbours in order of their ids."""
 
     session: Digest
-    commitment: Digest
+    commitment: Annotated[Digest, Seen.HASHED]
     sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares)]
 
 
@@ -95,6 +97,20 @@ class SharesDown(Message):
 
     shared: Annotated[bytes, Sized(-(-MOST_CLIENTS // 8))]
     sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares)]
+
+
+@dataclass(frozen=True)
+class Vector(Message):
+    """R2 up: the masked words, packed."""
+
+    words: Annotated[bytes, Rest(), Seen.MASKED]
+
+
+@dataclass(frozen=True)
+class Agree(Message):
+    """R3a up: a signature over (S, H(U2), H(U3))."""
+
+    signature: Signature
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,7 @@ class RevealedShare(Message):
     """34 bytes: which share, and the share, zeros where there is none."""
 
     kind: U8
-    share: Annotated[bytes, Fixed(SHARE_SIZE)]
+    share: Annotated[bytes, Fixed(SHARE_SIZE), Seen.REVEALED]
 
 
 @dataclass(frozen=True)
