@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import os
 import time
@@ -22,6 +23,8 @@ from fl_server.secagg.params import Encoding
 from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,12 @@ class TaskSettings(BaseModel):
         if self.target_cohort < self.min_cohort:
             raise SettingsError(
                 f"target_cohort is {self.target_cohort}, below min_cohort {self.min_cohort}"
+            )
+        if self.graph == "sparse":
+            _log.warning(
+                "task %s: privacy on a sparse graph is a chance, for colluders drawn at random; "
+                "docs/protocol.md#large-cohorts says what else to know",
+                self.name,
             )
         self.make_strategy()
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):

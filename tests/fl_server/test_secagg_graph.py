@@ -30,6 +30,7 @@ from fl_server.secagg.messages import Agreement, CohortReply, Signed
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.secagg.server import Adverts
+from fl_server.settings import TaskSettings
 
 
 class Crowd:
@@ -154,6 +155,13 @@ def test_a_client_is_told_nothing_of_another_shard():
         state.receive_cohort(crowd.stage.reply(other.ids[0]), NOW)
     with pytest.raises(errors.Gone, match="client 9 is not in this session"):
         crowd.stage.reply(9)
+
+
+def test_noise_and_shards_do_not_go_together():
+    settings = {"name": "t", "noise_multiplier": 1.0, "clip_value": 100.0, "min_cohort": 20}
+    TaskSettings.checked(**settings, target_cohort=100).check(4)
+    with pytest.raises(errors.SettingsError, match="want at most shard_size 100 where there is"):
+        TaskSettings.checked(**settings, target_cohort=101).check(4)
 
 
 # The sparse graph.
@@ -316,3 +324,18 @@ def test_a_survivor_list_below_the_quorum_is_refused_even_with_all_neighbours_in
     near = {me, *session.neighbours(me)}
     with pytest.raises(errors.TooFewSurvivors, match="7 clients in the survivor list, 11"):
         table.masked[me].receive_survivors(session.bitmap(near))
+
+
+def test_a_task_on_a_sparse_graph_is_warned_of(caplog):
+    settings = {"name": "big", "min_cohort": 300, "target_cohort": 1000}
+    task = TaskSettings.checked(**settings, graph="sparse")
+    task.check(4)
+    assert "task big: privacy on a sparse graph is a chance" in caplog.text
+    assert task.layout.shards(1000) == 1
+    assert task.layout.params(1000, task.encoding(4)).neighbours == 160
+    assert task.layout.params(256, task.encoding(4)).is_complete
+    caplog.clear()
+    plain = TaskSettings.checked(**settings)
+    plain.check(4)
+    assert caplog.text == ""
+    assert (plain.layout.shards(1000), plain.layout.least_shard(300, 1000)) == (10, 75)

@@ -401,3 +401,14 @@ def test_a_lone_vector_is_hidden_without_the_self_mask():
     reduce_ring(words, bits)
     counts = np.bincount(words >> (bits - 2), minlength=4)
     assert counts.min() > 400
+
+
+def test_a_round_that_was_given_up_is_not_gone_on_with():
+    table = Table()
+    table.share()
+    state = table.shared[10]
+    state.abort()
+    with pytest.raises(errors.GivenUp, match="Shared: the secrets of this round are erased"):
+        state.receive_shares(table.vectors.reply(10), table.updates[10])
+    # What was answered before is answered again: nothing in it is new.
+    assert table.joined[10].receive_cohort(table.shares.reply, NOW) is state
