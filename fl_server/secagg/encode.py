@@ -9,6 +9,7 @@ under the same mask.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,7 +67,8 @@ def encode(update: Update, params: Params, session: bytes, seed: bytes | bytearr
     encoding = params.encoding
     delta = np.asarray(update.delta)
     _check(update, delta, encoding)
-    norm = float(np.linalg.norm(delta.astype(np.float64)))
+    # Not by BLAS, whose threads get into each other's way where many devices share a process.
+    norm = math.sqrt(np.square(delta, dtype=np.float64).sum())
     scale = min(1.0, encoding.clip_norm / norm) if norm > 0 else 1.0
     kind = word_type(params.ring_bits).type
     words = np.empty(encoding.total_length, kind)
