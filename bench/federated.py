@@ -1,8 +1,9 @@
 """A secure round against a plain one, both over real HTTP with all clients on this machine.
 
-    python -m bench.federated [--clients 20] [--length 1000000] [--rounds 3] [--json]
+    OPENBLAS_NUM_THREADS=1 python -m bench.federated [--clients 20] [--examples 600] [--json]
 
-Both send float32 weights of this length down and one update of each client up; nobody trains. The
+Both send float32 weights down and one update of each client up; before that each client trains a
+net of two layers for an epoch on so many examples of 784 numbers, or, with none, not at all. The
 plain one is a server on the same web framework that adds float32 updates as they come: no masks, no
 signatures, no transcript, nothing kept on the disk. Seconds are of a whole round, on all cores that
 the process may use; CPU is of server and clients together. `up` is the body bytes of one client.
@@ -41,10 +42,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--length", type=int, default=1_000_000)
+    parser.add_argument("--examples", type=int, default=600)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.clients, options.length, options.rounds)
+    figures = measure(options.clients, options.length, options.rounds, options.examples)
     if options.json:
         print(json.dumps(figures, indent=1))
         return
@@ -52,19 +54,19 @@ def main() -> None:
         print(f"{name:24} {value:>14,.3f}")
 
 
-def measure(clients: int, length: int, rounds: int) -> dict[str, float]:
+def measure(clients: int, length: int, rounds: int, examples: int) -> dict[str, float]:
     """Medians over the rounds."""
-    update = np.random.default_rng(0).normal(0, 0.001, length).astype(np.float32)
+    work = Work(length, examples)
     plain, secure = [], []
     with plain_server(clients, length) as url, ThreadPoolExecutor(clients) as pool:
         callers = [httpx.Client(base_url=url, timeout=600) for _ in range(clients)]
         for number in range(rounds + 1):
-            turn = [(caller, update, number) for caller in callers]
+            turn = [(caller, work, number) for caller in callers]
             plain.append(timed(lambda t=turn: list(pool.map(_plain_round, t))))
         for caller in callers:
             caller.close()
     with tempfile.TemporaryDirectory() as folder:
-        secure, up = secure_rounds(Path(folder), clients, update, rounds + 1)
+        secure, up = secure_rounds(Path(folder), clients, work, rounds + 1)
     # The first round of each has connections to open.
     seconds = [statistics.median(row[0] for row in rows[1:]) for rows in (plain, secure)]
     cpu = [statistics.median(row[1] for row in rows[1:]) for rows in (plain, secure)]
@@ -89,13 +91,13 @@ def timed(work: Any) -> tuple[float, float]:
 
 
 def secure_rounds(
-    folder: Path, clients: int, update: Floats, rounds: int
+    folder: Path, clients: int, work: Work, rounds: int
 ) -> tuple[list[tuple[float, float]], float]:
     """Seconds and CPU of each round, and the bytes up of one client in the last."""
 
-    class Fixed:
+    class Trains:
         def train(self, weights: Floats, model: bytes) -> Update:
-            return Update(update)
+            return Update(work.update(weights))
 
     together = threading.Barrier(clients + 1)
     reports = []
@@ -111,9 +113,9 @@ def secure_rounds(
     settings = Settings(folder / "server", retry_s=0.05)
     with Serving(settings) as server, server.operator() as operator:
         sizes = {"min_cohort": clients, "target_cohort": clients}
-        start = np.zeros(len(update), np.float32)
+        start = np.zeros(work.length, np.float32)
         operator.create_task("bench", MODEL, start, rounds=rounds, clip_norm=50.0, **sizes)
-        arguments = Fixed(), server.authority, server.enrol_token
+        arguments = Trains(), server.authority, server.enrol_token
         devices = [
             Device(server.url, folder / f"device-{i}", *arguments, policy=Policy(2))
             for i in range(clients)
@@ -133,6 +135,35 @@ def secure_rounds(
         if {report.outcome for report in reports} != {"done"}:
             raise RuntimeError(f"a round failed: {reports[-1].error}")
     return found, float(reports[-1].bytes_up)
+
+
+class Work:
+    """An epoch of gradient descent on a net of 784, h and 10 units with about `length` weights."""
+
+    def __init__(self, length: int, examples: int) -> None:
+        self.length = length
+        self._hidden = length // (784 + 10)
+        rng = np.random.default_rng(0)
+        self._x = rng.normal(0, 1, (examples, 784)).astype(np.float32)
+        self._y = np.eye(10, dtype=np.float32)[rng.integers(0, 10, examples)]
+        self._fixed = rng.normal(0, 0.001, length).astype(np.float32)
+
+    def update(self, weights: Floats) -> Floats:
+        """What the epoch adds to the weights, and noise, so that every weight moves."""
+        ends = 784 * self._hidden, (784 + 10) * self._hidden
+        first = weights[: ends[0]].reshape(784, -1)
+        second = weights[ends[0] : ends[1]].reshape(-1, 10)
+        for start in range(0, len(self._x), 32):
+            x, y = self._x[start : start + 32], self._y[start : start + 32]
+            hidden = np.maximum(x @ first, 0)
+            error = (hidden @ second - y) / len(x)
+            back = (error @ second.T) * (hidden > 0)
+            second = second - 0.01 * hidden.T @ error
+            first = first - 0.01 * x.T @ back
+        moved = np.concatenate([first.ravel(), second.ravel()]) - weights[: ends[1]]
+        update = self._fixed.copy()
+        update[: ends[1]] += moved
+        return np.clip(update, -1, 1)
 
 
 @contextmanager
@@ -172,10 +203,9 @@ def plain_server(clients: int, length: int) -> Iterator[str]:
         thread.join()
 
 
-def _plain_round(turn: tuple[httpx.Client, Floats, int]) -> None:
-    caller, update, number = turn
-    got = np.frombuffer(caller.get("/weights").content, np.float32)
-    assert len(got) == len(update)
+def _plain_round(turn: tuple[httpx.Client, Work, int]) -> None:
+    caller, work, number = turn
+    update = work.update(np.frombuffer(caller.get("/weights").content, np.float32))
     caller.put("/update", content=update.tobytes()).raise_for_status()
     while int(caller.get("/rounds").text) <= number:
         time.sleep(0.01)
