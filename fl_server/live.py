@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fl_server.errors import ProtocolError
 from fl_server.secagg.certificate import Certificate, RevocationList
-from fl_server.secagg.cohort import Cohort, Stage, split
+from fl_server.secagg.cohort import Cohort, ShardedStage, split
 from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
 from fl_server.secagg.server import Adverts
@@ -15,7 +15,7 @@ from fl_server.settings import TaskSettings
 STAGES = ("advertise", "share", "vector", "agree", "reveal")
 FINISHED, FAILED = "finished", "failed"
 
-State = Adverts | Stage
+State = Adverts | ShardedStage
 
 
 class LiveRound:

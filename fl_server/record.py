@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,10 @@ from fl_server.secagg.messages import Context
 from fl_server.secagg.server import Adverts
 from fl_server.store import Store, messages, write_file
 from fl_server.store import rounds as table
+
+CLAMPED_SHARE = 0.01  # of all coordinates: from here on an operator is told
+
+_log = logging.getLogger(__name__)
 
 
 def keep_message(store: Store, context: Context, stage: str, client: int, body: bytes) -> None:
@@ -142,6 +147,22 @@ def summary(live: LiveRound, mean: Mean, total: Sum) -> dict[str, Any]:
         "counts": live.counts(),
         "seconds": live.seconds,
     }
+
+
+def warn_of_clamping(live: LiveRound, mean: Mean) -> None:
+    """Say so where many coordinates were clamped: the mean is then not that of the updates."""
+    # A client's own count ends at the largest integer of a coordinate.
+    many = min(CLAMPED_SHARE * live.encoding.length, live.encoding.top) * mean.clients
+    if mean.saturated >= max(many, 1) and live.task.privacy is None:
+        _log.warning(
+            "task %s: round %d: %d coordinates of %d clients were clamped to %g; "
+            "a larger clip_value would keep them",
+            live.context.task,
+            live.number,
+            mean.saturated,
+            mean.clients,
+            live.encoding.clip_value,
+        )
 
 
 def failure(live: LiveRound, error: FlError) -> dict[str, Any]:

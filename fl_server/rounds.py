@@ -21,7 +21,7 @@ from fl_server.errors import FlError, Gone, NotFound, ProtocolError, RoundFailed
 from fl_server.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.privacy import Ledger
 from fl_server.secagg.certificate import RevocationList
-from fl_server.secagg.cohort import Stage, Sum
+from fl_server.secagg.cohort import ShardedStage, Sum
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.keys import model_digest
 from fl_server.secagg.messages import Context
@@ -238,7 +238,7 @@ class Rounds:
         """Whether the round goes on. It ends the stage, in memory and then in the store."""
         now = self._settings.clock()
         try:
-            if isinstance(live.state, Stage) and live.stage == STAGES[-1]:
+            if isinstance(live.state, ShardedStage) and live.stage == STAGES[-1]:
                 self._finish(live, live.state.close(), now)
                 return False
             ended, revocations = live.stage, self._clients.revocations()
@@ -266,6 +266,7 @@ class Rounds:
         )
         live.seconds["reveal"] = round(now - live.stage_started, 3)
         summary = record.summary(live, mean, total)
+        record.warn_of_clamping(live, mean)
         with self._store.begin() as db:
             version = self.weights.add(db, task.name, after, live.number, moments)
             if privacy is not None:  # counted before anybody can see it

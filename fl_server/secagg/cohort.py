@@ -89,7 +89,7 @@ class Cohort:
         return bitmap(self.ids, clients)
 
 
-class Stage:
+class ShardedStage:
     """One stage of every shard that is not lost.
 
     states: by the place of the shard · lost: why the others are
@@ -133,10 +133,10 @@ class Stage:
         state = self._state_of(client)
         return state.reply(client) if isinstance(state, Vectors) else state.reply
 
-    def advance(self) -> Stage:
+    def advance(self) -> ShardedStage:
         """End the stage in every shard.     raises ProtocolError if that leaves none"""
         states, lost = self._each(_closed)
-        return Stage(self.cohort, states, lost)
+        return ShardedStage(self.cohort, states, lost)
 
     def close(self) -> Sum:
         """The sum of the shards' sums.     raises ProtocolError if there is none"""
@@ -191,7 +191,7 @@ class Sum:
 
 def split(
     adverts: Adverts, server_nonce: bytes, revocations: RevocationList, layout: Layout
-) -> Stage:
+) -> ShardedStage:
     """The cohort, shuffled by the server's nonce into shards whose sizes differ by one at most.
 
     raises CohortTooSmall, ModulusTooSmall, SettingsError
@@ -205,7 +205,7 @@ def split(
         for at, shard in enumerate(shards)
     }
     adverts.closed = True
-    return Stage(Cohort(tuple(state.session for state in states.values())), states, {})
+    return ShardedStage(Cohort(tuple(state.session for state in states.values())), states, {})
 
 
 def mean_of(means: Sequence[Mean]) -> Mean:

@@ -29,7 +29,7 @@ from fl_people import (
 
 from fl_server.errors import FlError, ProtocolError, StageReplayed
 from fl_server.secagg.client import join
-from fl_server.secagg.cohort import Layout, Stage, Sum, split
+from fl_server.secagg.cohort import Layout, ShardedStage, Sum, split
 from fl_server.secagg.encode import checksum, encode
 from fl_server.secagg.messages import SHARE_OF_B, SHARE_OF_S, Reveal
 from fl_server.secagg.pack import unpack
@@ -102,7 +102,7 @@ class Network:
         self.phones = {m.id: Phone(m, self.encoding, updates[m.id], seed) for m in people}
         self.certificates = {m.id: m.certificate for m in people}
         self.adverts = Adverts(CONTEXT, self.encoding, AUTHORITY.public)
-        self.stages: list[Stage] = []
+        self.stages: list[ShardedStage] = []
         self.received: dict[int, bytes] = {}  # the vectors that the server took
         self.calm = self.dice.choice([0.99, 0.9, 0.6])
         self.counts: Counter[str] = Counter()

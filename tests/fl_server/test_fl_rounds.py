@@ -96,6 +96,18 @@ def test_a_cohort_in_shards_gives_the_average_over_all_of_them(tmp_path):
     assert [device[0].outcome for i, device in enumerate(reports) if i != 3] == ["done"] * 9
 
 
+@pytest.mark.parametrize(("clip_value", "warned"), [(0.01, True), (5.0, False)])
+def test_an_operator_is_told_where_updates_are_clamped(tmp_path, caplog, clip_value, warned):
+    with serving(tmp_path) as server, server.operator() as operator:
+        settings = task_settings(3, clip_value=clip_value)
+        operator.create_task("narrow", MODEL, START, **settings)
+        fleet_of(server, tmp_path, 3).run()
+        (entry,) = operator.status("narrow")["rounds"]
+    assert (entry["saturated"] > 0) == warned
+    line = f"round 1: {entry['saturated']} coordinates of 3 clients were clamped to 0.01"
+    assert (line in caplog.text) == warned
+
+
 def test_rounds_follow_each_other_and_the_loss_falls(tmp_path):
     with serving(tmp_path) as server, server.operator() as operator:
         operator.create_task("learn", MODEL, START, **task_settings(4, rounds=3))

@@ -23,7 +23,7 @@ from fl_people import (
 from fl_server import errors
 from fl_server.secagg import labels
 from fl_server.secagg.client import join
-from fl_server.secagg.cohort import Layout, Stage, split
+from fl_server.secagg.cohort import Layout, ShardedStage, split
 from fl_server.secagg.encode import encode
 from fl_server.secagg.graph import check_sparse, least_sparse, ring, security_bits, sparse_graph
 from fl_server.secagg.messages import Agreement, CohortReply, Signed
@@ -57,7 +57,7 @@ class Crowd:
 
         return draw
 
-    def step(self, take, without=(), change=lambda i, message: message) -> Stage:
+    def step(self, take, without=(), change=lambda i, message: message) -> ShardedStage:
         """Every client answers the stage; those `without` vanish."""
         for i in list(self.states):
             if i in without or self.cohort.shard_of(i) in self.stage.lost:

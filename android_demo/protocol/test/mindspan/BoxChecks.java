@@ -8,12 +8,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import mindspan.Checks.Check;
-import mindspan.boxes.Bytes;
 import mindspan.boxes.Ed25519;
 import mindspan.boxes.Encoder;
 import mindspan.boxes.Hashes;
@@ -230,7 +230,7 @@ final class BoxChecks {
 
   private static byte[] filled(int value) {
     byte[] bytes = new byte[32];
-    java.util.Arrays.fill(bytes, (byte) value);
-    return Bytes.join(bytes);
+    Arrays.fill(bytes, (byte) value);
+    return bytes;
   }
 }

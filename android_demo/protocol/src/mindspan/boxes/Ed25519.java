@@ -22,7 +22,7 @@ public final class Ed25519 implements Identity {
 
   public Ed25519(byte[] seed) {
     try {
-      // The generator takes its 32 random bytes as the seed; there is no other way to the public key.
+      // The generator takes its 32 random bytes as the seed: the only way to the public key.
       KeyPairGenerator generator = KeyPairGenerator.getInstance("Ed25519");
       generator.initialize(NamedParameterSpec.ED25519, new Given(seed));
       KeyPair pair = generator.generateKeyPair();

@@ -50,7 +50,7 @@ public final class X25519 {
     }
   }
 
-  /** Whether the key is below the prime: with a second form a copied key would look like another. */
+  /** Whether the key is below the prime: in a second form a copied key would look like another. */
   public static boolean isCanonical(byte[] publicKey) {
     byte[] bigEndian = new byte[KEY_SIZE];
     for (int i = 0; i < KEY_SIZE; i++) {

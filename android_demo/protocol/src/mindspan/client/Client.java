@@ -1,5 +1,6 @@
 package mindspan.client;
 
+import java.security.GeneralSecurityException;
 import mindspan.boxes.X25519;
 import mindspan.client.Refused.Kind;
 import mindspan.messages.Advert;
@@ -44,7 +45,7 @@ public record Client(
   static byte[] exchange(byte[] secret, byte[] publicKey) throws Refused {
     try {
       return X25519.exchange(secret, publicKey);
-    } catch (java.security.GeneralSecurityException e) {
+    } catch (GeneralSecurityException e) {
       throw new Refused(Kind.BadKey, "a key gives no shared secret");
     }
   }

@@ -1,5 +1,6 @@
 package mindspan.client;
 
+import java.util.Arrays;
 import mindspan.client.Refused.Kind;
 
 /** What a client must never forget, in whatever it is kept. */
@@ -34,7 +35,7 @@ public interface Memory {
   /** Records, before its first byte leaves, which vector is sent. */
   default void spend(String task, byte[] model, byte[] vectorHash) throws Refused {
     byte[] before = spentVector(task, model);
-    if (before != null && !java.util.Arrays.equals(before, vectorHash)) {
+    if (before != null && !Arrays.equals(before, vectorHash)) {
       throw new Refused(Kind.SpentUpdate, "another vector of this model has left");
     }
     keepSpent(task, model, vectorHash);

@@ -2,7 +2,7 @@ package mindspan.client;
 
 import java.util.Arrays;
 import java.util.HashSet;
-import java.util.List;
+import java.util.HexFormat;
 import java.util.Set;
 import mindspan.client.Refused.Kind;
 import mindspan.messages.Advert;
@@ -126,11 +126,11 @@ public record Policy(
     }
     memory.keepRevocationNumber(cohort.revocations().number());
     Set<Long> revoked = new HashSet<>(cohort.revocations().serials());
-    Set<List<Byte>> identities = new HashSet<>();
+    Set<String> identities = new HashSet<>();
     for (int i = 0; i < cohort.adverts().size(); i++) {
       Certificate certificate = cohort.certificates().get(i);
       String fault = fault(certificate, authority, cohort.context(), nowS, revoked);
-      if (fault != null || !identities.add(boxed(certificate.publicKey()))) {
+      if (fault != null || !identities.add(HexFormat.of().formatHex(certificate.publicKey()))) {
         String why = fault == null ? "one identity under two names" : fault;
         throw new Refused(Kind.BadCertificate, "client " + certificate.client() + ": " + why);
       }
@@ -155,11 +155,5 @@ public record Policy(
     boolean here = certificate.tenant().equals(context.tenant())
         && certificate.population().equals(context.population());
     return here ? null : "the certificate is of another tenant or population";
-  }
-
-  private static List<Byte> boxed(byte[] bytes) {
-    Byte[] boxed = new Byte[bytes.length];
-    Arrays.setAll(boxed, i -> bytes[i]);
-    return List.of(boxed);
   }
 }

@@ -1,10 +1,12 @@
 package mindspan.client;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -110,7 +112,7 @@ public final class Session {
   public byte[] shareDigest(long owner, long holder, int kind, byte[] share) {
     byte[] place = Bytes.join(Bytes.u32(owner), Bytes.u32(holder), new byte[] {(byte) kind});
     byte[] digest = Hashes.labelled(Labels.SHARE_DIGEST, id, place, share);
-    return java.util.Arrays.copyOf(digest, SealedShares.DIGEST_SIZE);
+    return Arrays.copyOf(digest, SealedShares.DIGEST_SIZE);
   }
 
   private static void checkShape(Cohort cohort) throws Malformed, Refused {
@@ -126,7 +128,7 @@ public final class Session {
         if (!X25519.isCanonical(key)) {
           throw new Refused(Kind.BadKey, "a key of client " + last + " is not canonical");
         }
-        keys.add(java.util.HexFormat.of().formatHex(key));
+        keys.add(HexFormat.of().formatHex(key));
       }
     }
     int clients = cohort.adverts().size();

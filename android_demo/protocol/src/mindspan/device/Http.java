@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -128,7 +129,8 @@ final class Http {
   private HttpResponse<byte[]> send(String method, String path, byte[] body, String[] headers)
       throws IOException, InterruptedException {
     HttpResponse<byte[]> response = sendOnce(method, path, body, headers);
-    if (response.statusCode() == 401 && response.headers().firstValue("x-last-counter").isPresent()) {
+    boolean stale = response.headers().firstValue("x-last-counter").isPresent();
+    if (response.statusCode() == 401 && stale) {
       // The clock went back, or a repeated request overtook this one.
       counter = number(response, "x-last-counter", 0);
       response = sendOnce(method, path, body, headers);
@@ -157,7 +159,7 @@ final class Http {
       String proof = HexFormat.of().formatHex(signature);
       request.header("authorization", "MS1 " + clientId + " " + counter + " " + proof);
     }
-    return client.send(request.build(), info -> new Bounded().apply(info));
+    return client.send(request.build(), new Bounded());
   }
 
   private static byte[] body(HttpResponse<byte[]> response) {
@@ -189,7 +191,7 @@ final class Http {
         }
         return bytes;
       } catch (IOException e) {
-        throw new java.io.UncheckedIOException(e);
+        throw new UncheckedIOException(e);
       }
     }
   }

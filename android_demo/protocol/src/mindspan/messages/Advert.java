@@ -19,7 +19,8 @@ public record Advert(
   }
 
   public boolean isSignedBy(byte[] publicKey, Context context) {
-    byte[] message = signedBytes(context, new Advert(client, shareKey, maskKey, nonce, new byte[0]));
+    Advert unsigned = new Advert(client, shareKey, maskKey, nonce, new byte[0]);
+    byte[] message = signedBytes(context, unsigned);
     return Ed25519.verifies(publicKey, Labels.ADVERT, message, signature);
   }
 
