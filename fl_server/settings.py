@@ -133,9 +133,10 @@ class TaskSettings(BaseModel):
 
     @property
     def layout(self) -> Layout:
-        """How a cohort becomes sessions."""
+        """How a cohort becomes sessions; noise is made for one sum, and so for one of them."""
         sparse = self.graph == "sparse"
-        return Layout(MOST_SHARES + 1 if sparse else self.shard_size, sparse)
+        one = sparse or self.noise_multiplier > 0
+        return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse)
 
     def encoding(self, length: int) -> Encoding:
         """How an update of `length` coordinates is encoded."""
@@ -179,8 +180,8 @@ class TaskSettings(BaseModel):
             return
         if self.layout.shards(self.target_cohort) > 1:
             raise SettingsError(
-                f"target_cohort is {self.target_cohort}, want at most shard_size "
-                f"{self.shard_size} where there is noise: it is made for one sum"
+                f"target_cohort is {self.target_cohort}, want at most {self.layout.shard_size} "
+                "where there is noise: it is made for one sum"
             )
         encoding = self.encoding(length)
         self.privacy.check(encoding, self.layout.params(self.min_cohort, encoding).quorum - 1)

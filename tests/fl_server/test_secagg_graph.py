@@ -159,9 +159,11 @@ def test_a_client_is_told_nothing_of_another_shard():
 
 def test_noise_and_shards_do_not_go_together():
     settings = {"name": "t", "noise_multiplier": 1.0, "clip_value": 100.0, "min_cohort": 20}
-    TaskSettings.checked(**settings, target_cohort=100).check(4)
-    with pytest.raises(errors.SettingsError, match="want at most shard_size 100 where there is"):
-        TaskSettings.checked(**settings, target_cohort=101).check(4)
+    task = TaskSettings.checked(**settings, target_cohort=256)
+    task.check(4)
+    assert task.layout.shards(256) == 1
+    with pytest.raises(errors.SettingsError, match="is 257, want at most 256 where there is noise"):
+        TaskSettings.checked(**settings, target_cohort=257).check(4)
 
 
 # The sparse graph.
