@@ -17,6 +17,7 @@ from fl_fleet import (
     serving,
     task_settings,
 )
+from fl_world import World
 
 from fl_server import transcript
 from fl_server.secagg.encode import Mean, decode
@@ -94,6 +95,21 @@ def test_a_cohort_in_shards_gives_the_average_over_all_of_them(tmp_path):
     np.testing.assert_allclose(after, expected, rtol=0, atol=1e-7)
     assert [len(signed) > 0 for signed in lines[4]["signed"]] == [True, True]
     assert [device[0].outcome for i, device in enumerate(reports) if i != 3] == ["done"] * 9
+
+
+def test_shards_are_the_same_when_a_server_comes_back(tmp_path):
+    world = World(tmp_path, min_cohort=8, target_cohort=8, shard_size=4)
+    joined = [world.join(i) for i in range(8)]
+    before = world.rounds.live("t").session
+    replies = [world.rounds.get(caller, before.id.hex(), "advertise") for caller, *_ in joined]
+    world.restart()
+    after = world.rounds.live("t").session
+    assert after.id == before.id
+    assert [s.id for s in after.sessions] == [s.id for s in before.sessions]
+    assert len(before.sessions) == 2
+    again = [world.rounds.get(caller, after.id.hex(), "advertise") for caller, *_ in joined]
+    assert again == replies
+    assert len(set(replies)) == 2
 
 
 @pytest.mark.parametrize(("clip_value", "warned"), [(0.01, True), (5.0, False)])

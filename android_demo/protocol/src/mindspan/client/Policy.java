@@ -37,10 +37,10 @@ public record Policy(
 
   /** Nothing, if a round that may begin with so few, and encodes updates so, suits. */
   public void checkOffer(int minCohort, Encoding encoding) throws Refused {
-    if (!(encoding.clipNorm() <= clipNorm
-        && encoding.clipValue() <= clipValue
-        && encoding.maxWeight() <= maxWeight)) {
-      throw new Refused(Kind.EncodingMismatch, "the offered clip or weight is above the limit");
+    if (!within(encoding.clipNorm(), clipNorm)
+        || !within(encoding.clipValue(), clipValue)
+        || !within(encoding.maxWeight(), maxWeight)) {
+      throw new Refused(Kind.EncodingMismatch, "the offered clip or weight is beyond the limits");
     }
     if (minCohort < cohortFloor) {
       throw tooSmall(minCohort + " clients may be a cohort");
@@ -83,6 +83,10 @@ public record Policy(
 
   Refused tooSmall(String what) {
     return new Refused(Kind.CohortTooSmall, what + ", the floor is " + cohortFloor);
+  }
+
+  private static boolean within(double asked, double limit) {
+    return asked > 0 && asked <= limit;
   }
 
   private static void checkContext(Context context, Context expected) throws Refused {
