@@ -13,8 +13,9 @@ import httpx
 import numpy as np
 import pytest
 from fl_fleet import LENGTH, MODEL, fleet_of, serving, task_settings
-from fl_people import Table
+from fl_people import NOW, Table
 
+from fl_server import errors
 from fl_server import messages as wire
 from fl_server.secagg.encode import Update
 from fl_server.secagg.messages import Advert, Agree, Reveal, SharesUp, Vector
@@ -176,3 +177,27 @@ def test_a_vector_tells_nothing_of_where_an_update_is_zero():
         words = unpack(table.masked[table.ids[0]].message, 407, 18)
         assert len(np.unique(words)) > 400
     assert sizes == {len(pack(np.zeros(407, np.uint32), 18))}
+
+
+def test_secrets_are_erased_after_the_reveal_and_on_abort():
+    table = Table()
+    table.agree()
+    secrets = table.agreed[10]._client.secrets
+    shares = [share for pair in secrets.shares.values() for share in pair]
+    table.agreed[10].receive_agreements(table.reveals.reply)
+    table.agreed[13].abort()
+    for kept in (secrets, table.agreed[13]._client.secrets):
+        assert kept.b == kept.mask_secret == kept.share_secret == bytes(32)
+        assert not kept.shares
+    assert not any(map(any, shares))
+
+
+def test_a_round_that_was_given_up_is_not_gone_on_with():
+    table = Table()
+    table.share()
+    state = table.shared[10]
+    state.abort()
+    with pytest.raises(errors.GivenUp, match="Shared: the secrets of this round are erased"):
+        state.receive_shares(table.vectors.reply(10), table.updates[10])
+    # What was answered before is answered again: nothing in it is new.
+    assert table.joined[10].receive_cohort(table.shares.reply, NOW) is state

@@ -360,19 +360,6 @@ def test_no_client_reveals_both_shares_of_one_other():
     assert set(table.reveals.close().survivors) == set(table.ids) - {13}
 
 
-def test_secrets_are_erased_after_the_reveal_and_on_abort():
-    table = Table()
-    table.agree()
-    secrets = table.agreed[10]._client.secrets
-    shares = [share for pair in secrets.shares.values() for share in pair]
-    table.agreed[10].receive_agreements(table.reveals.reply)
-    table.agreed[13].abort()
-    for kept in (secrets, table.agreed[13]._client.secrets):
-        assert kept.b == kept.mask_secret == kept.share_secret == bytes(32)
-        assert not kept.shares
-    assert not any(map(any, shares))
-
-
 @pytest.mark.parametrize("stage", ["receive_cohort", "receive_agreements"])
 def test_bytes_that_are_no_message_are_malformed(stage):
     table = Table()
@@ -401,14 +388,3 @@ def test_a_lone_vector_is_hidden_without_the_self_mask():
     reduce_ring(words, bits)
     counts = np.bincount(words >> (bits - 2), minlength=4)
     assert counts.min() > 400
-
-
-def test_a_round_that_was_given_up_is_not_gone_on_with():
-    table = Table()
-    table.share()
-    state = table.shared[10]
-    state.abort()
-    with pytest.raises(errors.GivenUp, match="Shared: the secrets of this round are erased"):
-        state.receive_shares(table.vectors.reply(10), table.updates[10])
-    # What was answered before is answered again: nothing in it is new.
-    assert table.joined[10].receive_cohort(table.shares.reply, NOW) is state
