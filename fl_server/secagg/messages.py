@@ -8,7 +8,7 @@ from typing import Annotated
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.params import Params
 from fl_server.secagg.seal import BOX_SIZE
-from fl_server.secagg.shamir import SHARE_SIZE
+from fl_server.secagg.shamir import MOST_SHARES, SHARE_SIZE
 from fl_server.secagg.wire import (
     U8,
     U32,
@@ -88,7 +88,7 @@ class SharesUp(Message):
 
     session: Digest
     commitment: Annotated[Digest, Seen.HASHED]
-    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares)]
+    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares, MOST_SHARES)]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class SharesDown(Message):
     """R1 down: the bitmap of U2, and the boxes from the neighbours in it in order of their ids."""
 
     shared: Annotated[bytes, Sized(-(-MOST_CLIENTS // 8))]
-    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares)]
+    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares, MOST_SHARES)]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Signed(Message):
 class Agreement(Message):
     """R3a down: the signatures of all who signed."""
 
-    signed: Annotated[tuple[Signed, ...], ToTheEnd(Signed)]
+    signed: Annotated[tuple[Signed, ...], ToTheEnd(Signed, MOST_CLIENTS)]
 
 
 @dataclass(frozen=True)
@@ -140,4 +140,4 @@ class RevealedShare(Message):
 class Reveal(Message):
     """R3b up: 34k bytes, neighbours in order of their ids."""
 
-    shares: Annotated[tuple[RevealedShare, ...], ToTheEnd(RevealedShare)]
+    shares: Annotated[tuple[RevealedShare, ...], ToTheEnd(RevealedShare, MOST_SHARES)]

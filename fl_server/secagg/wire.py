@@ -196,17 +196,20 @@ class Counted:
 
 @dataclass(frozen=True)
 class ToTheEnd:
-    """Messages of one kind up to the last byte, without a count."""
+    """At most `most` messages of one kind up to the last byte, without a count."""
 
     item: type[Message]
+    most: int
     count_size: ClassVar[int] = 0
 
     def put(self, value: tuple[Message, ...]) -> bytes:
         return b"".join(m.to_bytes() for m in value)
 
     def take(self, reader: Reader) -> tuple[Message, ...]:
-        items = []
+        items: list[Message] = []
         while reader.left:
+            if len(items) == self.most:
+                raise Malformed(f"{reader.what}: more than {self.most} items")
             items.append(self.item.read(reader))
         return tuple(items)
 

@@ -339,6 +339,13 @@ def test_signatures_that_are_repeated_forged_or_of_strangers_do_not_count():
         table.agreed[10].receive_agreements(padded.to_bytes())
 
 
+def test_more_signatures_than_there_can_be_clients_are_not_looked_at():
+    table = Table()
+    table.agree()
+    with pytest.raises(errors.Malformed, match="Agreement: more than 10000 items"):
+        table.agreed[10].receive_agreements(bytes(68 * 10_001))
+
+
 def test_exactly_the_threshold_of_signatures_is_enough_and_one_less_is_not():
     table = Table()
     table.agree()

@@ -6,6 +6,7 @@ import mindspan.boxes.Ed25519;
 import mindspan.boxes.Labels;
 import mindspan.boxes.Shamir;
 import mindspan.client.Refused.Kind;
+import mindspan.messages.Cohort;
 import mindspan.messages.Malformed;
 import mindspan.messages.Reader;
 import mindspan.messages.Writer;
@@ -14,6 +15,7 @@ import mindspan.messages.Writer;
 public final class Agreed extends State<Revealed> {
   private static final int NOTHING = 0;
   private static final int BAD_SHARE = 3;
+  private static final int MOST_BYTES = Cohort.MOST_CLIENTS * (4 + Ed25519.SIGNATURE_SIZE);
 
   private final Session session;
   private final Set<Long> shared;
@@ -41,6 +43,9 @@ public final class Agreed extends State<Revealed> {
 
   private void check(Reader in) throws Malformed, Refused {
     byte[] statement = session.agreement(shared, survivors);
+    if (in.left() > MOST_BYTES) {
+      throw new Malformed("more signatures than there can be clients");
+    }
     Set<Long> agreed = new HashSet<>(Set.of(client.id()));
     while (in.left() > 0) {
       long signer = in.u32();

@@ -10,7 +10,7 @@ public record Cohort(
     List<Advert> adverts,
     List<Certificate> certificates,
     Revocations revocations) {
-  private static final int MOST_CLIENTS = 10_000;
+  public static final int MOST_CLIENTS = 10_000;
 
   public static Cohort parse(byte[] bytes) throws Malformed {
     Reader in = new Reader(bytes, "cohort");
