@@ -1,6 +1,6 @@
 """Times secure aggregation: client cryptography and the server's unmasking, by cohort and length.
 
-    python bench/secagg.py [--clients 20] [--length 1000000] [--dropped 2] [--json]
+    python -m bench.secagg [--clients 20] [--length 1000000] [--dropped 2] [--sparse] [--json]
 
 Times are CPU time of one thread; those of clients are means. "protocol" is all that a client
 computes but its training, "cryptography" the same without encoding. The sum is checked against the
@@ -21,9 +21,10 @@ import numpy as np
 from fl_server.secagg.certificate import Subject, certify, revoke
 from fl_server.secagg.client import Member, join
 from fl_server.secagg.encode import SEED_SIZE, Update, encode
+from fl_server.secagg.graph import sparse_graph
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.messages import Context
-from fl_server.secagg.params import Encoding
+from fl_server.secagg.params import Encoding, complete_graph
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.secagg.server import Adverts
 from lite_runtime.bench import peak_bytes
@@ -55,9 +56,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--length", type=int, default=1_000_000)
     parser.add_argument("--dropped", type=int, default=2, help="clients that share and vanish")
+    parser.add_argument("--sparse", action="store_true", help="on a ring, for 257 clients or more")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.clients, options.length, options.dropped)
+    figures = measure(options.clients, options.length, options.dropped, options.sparse)
     if options.json:
         print(json.dumps(figures, indent=1))
     else:
@@ -66,7 +68,7 @@ def main() -> None:
             print(f"{name:32} {shown:>12}")
 
 
-def measure(clients: int, length: int, dropped: int) -> dict[str, Any]:
+def measure(clients: int, length: int, dropped: int, sparse: bool = False) -> dict[str, Any]:
     """One round in memory; all vectors but one are dropped as soon as they are summed."""
     watch, draw = Stopwatch(), Seeded()
     authority = Identity(bytes(32))
@@ -79,7 +81,8 @@ def measure(clients: int, length: int, dropped: int) -> dict[str, Any]:
         arguments = m, context, encoding, Policy(2), Memory(), draw
         joined[m.id] = watch.time("advertise", lambda a=arguments: join(*a))
         adverts.receive(joined[m.id].message, m.certificate, NOW)
-    shares = adverts.close(draw(32), revoke(authority, 1, set()))
+    make_params = sparse_graph if sparse else complete_graph
+    shares = adverts.close(draw(32), revoke(authority, 1, set()), make_params)
     shared = {}
     for i, state in joined.items():
         shared[i] = watch.time("share", lambda s=state: s.receive_cohort(shares.reply, NOW))
@@ -114,10 +117,12 @@ def measure(clients: int, length: int, dropped: int) -> dict[str, Any]:
         reveals.receive(i, done.message)
     total = watch.time("server: unmask", reveals.close)
     exact = np.array_equal(total.words.astype(np.uint64), plain % 2**params.ring_bits)
-    return figures_of(watch, clients, length, vector_size) | {"exact": bool(exact)}
+    sizes = {"neighbours": params.neighbours, "threshold": params.threshold}
+    figures = figures_of(watch, params.neighbours, length, vector_size)
+    return figures | sizes | {"exact": bool(exact)}
 
 
-def figures_of(watch: Stopwatch, clients: int, length: int, vector_size: int) -> dict[str, Any]:
+def figures_of(watch: Stopwatch, neighbours: int, length: int, vector_size: int) -> dict[str, Any]:
     """What is printed: a client's and the server's milliseconds, bytes, memory."""
     protocol = ("advertise", "share", "mask", "agree", "reveal")
     figures: dict[str, Any] = {f"client: {n}, ms": watch.each_ms(n) for n in protocol}
@@ -129,7 +134,7 @@ def figures_of(watch: Stopwatch, clients: int, length: int, vector_size: int) ->
         figures[f"{name}, ms"] = watch.each_ms(name)
     figures["vector, bytes"] = vector_size
     figures["plain float32, bytes"] = 4 * length
-    figures["ratio up"] = (vector_size + 276 + 148 * (clients - 1)) / (4 * length)
+    figures["ratio up"] = (vector_size + 276 + 148 * neighbours) / (4 * length)
     figures["peak memory, MB"] = peak_bytes() / 2**20
     return figures
 

@@ -95,6 +95,10 @@ class TooFewSurvivors(ProtocolError):
     """The survivor list is shorter than the threshold allows."""
 
 
+class GivenUp(ProtocolError):
+    """The client has given the round up, or is through with it: its secrets are erased."""
+
+
 class SplitView(ProtocolError):
     """Too few neighbours signed the survivor list that this client was shown."""
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fl_server.errors import Gone, ProtocolError
+from fl_server.errors import ProtocolError
 from fl_server.secagg.certificate import Certificate, RevocationList
+from fl_server.secagg.cohort import Cohort, ShardedStage, split
 from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
-from fl_server.secagg.server import Adverts, Agreements, Reveals, Shares, Vectors
-from fl_server.secagg.session import Session
+from fl_server.secagg.server import Adverts
 from fl_server.settings import TaskSettings
 
 STAGES = ("advertise", "share", "vector", "agree", "reveal")
 FINISHED, FAILED = "finished", "failed"
 
-State = Adverts | Shares | Vectors | Agreements | Reveals
+State = Adverts | ShardedStage
 
 
 class LiveRound:
@@ -61,9 +61,9 @@ class LiveRound:
         return self._stages[self.stage]
 
     @property
-    def session(self) -> Session | None:
-        """The session, once the cohort is fixed."""
-        return None if isinstance(self.state, Adverts) else self.state.session
+    def session(self) -> Cohort | None:
+        """The session, or those of all shards, once the cohort is fixed."""
+        return None if isinstance(self.state, Adverts) else self.state.cohort
 
     def senders(self, stage: str) -> frozenset[int]:
         """Who has sent the message of a stage."""
@@ -83,9 +83,8 @@ class LiveRound:
 
     def reply(self, stage: str, client: int) -> bytes | None:
         """What follows a stage, for one client; None until the stage is over.     raises Gone"""
-        session = self.session
-        if session is not None and client not in session.adverts:
-            raise Gone(f"client {client} is not in this session")
+        if self.session is not None:
+            self.session.shard_of(client)
         reply = self._replies.get(stage)
         return None if reply is None else reply(client)
 
@@ -94,32 +93,20 @@ class LiveRound:
         state = self.state
         if isinstance(state, Adverts):
             return len(state.senders) >= self.task.selected
-        if isinstance(state, Vectors) and self.task.over_selection:
+        if self.stage == "vector" and self.task.over_selection:
             # As many as are wanted; the slow ones were selected so as not to be waited for.
-            return state.complete or len(state.senders) >= self.task.target_cohort
-        if isinstance(state, Agreements | Reveals):
-            return state.ready
+            return state.has_enough(self.task.target_cohort)
         return state.complete
 
     def advance(self, revocations: RevocationList, now: float) -> None:
         """End the stage and begin the next.     raises ProtocolError if it cannot be ended"""
         state, ended = self.state, self.stage
         if isinstance(state, Adverts):
-            shares = state.close(self.server_nonce, revocations)
-            self._stages["share"], cohort = shares, shares.reply
-            self._replies[ended] = lambda _: cohort
-        elif isinstance(state, Shares):
-            vectors = state.close()
-            self._stages["vector"] = vectors
-            self._replies[ended] = vectors.reply
-        elif isinstance(state, Vectors):
-            agreements = state.close()
-            self._stages["agree"], survivors = agreements, agreements.reply
-            self._replies[ended] = lambda _: survivors
-        elif isinstance(state, Agreements):
-            reveals = state.close()
-            self._stages["reveal"], agreed = reveals, reveals.reply
-            self._replies[ended] = lambda _: agreed
+            following = split(state, self.server_nonce, revocations, self.task.layout)
+        else:
+            following = state.advance()
+        self._stages[STAGES[STAGES.index(ended) + 1]] = following
+        self._replies[ended] = following.reply
         self.end_stage(ended, now)
 
     def end_stage(self, ended: str, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,17 @@ from fl_server import transcript
 from fl_server.errors import FlError, RoundFailed
 from fl_server.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.secagg.certificate import RevocationList
+from fl_server.secagg.cohort import Cohort, Sum
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.messages import Context
-from fl_server.secagg.server import Reveals, Total
+from fl_server.secagg.server import Adverts
 from fl_server.store import Store
 from fl_server.tables import messages, parts
 from fl_server.tables import rounds as table
+
+CLAMPED_SHARE = 0.01  # of all coordinates: from here on an operator is told
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -195,8 +201,9 @@ def bytes_up(db: Connection, live: LiveRound) -> int:
     whole = select(func.sum(func.length(messages.c.body))).where(
         _of_round(live.context) & (messages.c.stage != "vector")
     )
-    size = 0 if live.session is None else live.session.params.vector_size
-    return int(db.scalar(whole) or 0) + len(live.senders("vector")) * size
+    session, senders = live.session, live.senders("vector")
+    vectors = sum(session.session_of(i).params.vector_size for i in senders) if session else 0
+    return int(db.scalar(whole) or 0) + vectors
 
 
 def finished(db: Connection, task: str) -> int:
@@ -222,7 +229,7 @@ def blamed(db: Connection, task: str) -> set[int]:
     return {client for text in summaries for client in json.loads(text).get("blamed", ())}
 
 
-def summary(db: Connection, live: LiveRound, mean: Mean, total: Total) -> dict[str, Any]:
+def summary(db: Connection, live: LiveRound, mean: Mean, total: Sum) -> dict[str, Any]:
     """The figures of a finished round, all of them sums over the survivors; with noise in the
     weights, those alone that who took part tells anyway."""
     private = {
@@ -233,8 +240,10 @@ def summary(db: Connection, live: LiveRound, mean: Mean, total: Total) -> dict[s
         "saturated": mean.saturated,
     }
     return {
-        "clients": len(total.session.ids),
+        "clients": len(total.cohort.ids),
         "survivors": len(total.survivors),
+        "shards": len(total.cohort.sessions),
+        "lost": [str(error) for error in total.lost.values()],
         "blamed": list(total.blamed),
         "accusations": [list(pair) for pair in total.accusations],
         "weight": mean.weight,
@@ -245,16 +254,32 @@ def summary(db: Connection, live: LiveRound, mean: Mean, total: Total) -> dict[s
     }
 
 
+def warn_of_clamping(live: LiveRound, mean: Mean) -> None:
+    """Say so where many coordinates were clamped: the mean is then not that of the updates."""
+    # A client's own count ends at the largest integer of a coordinate.
+    many = min(CLAMPED_SHARE * live.encoding.length, live.encoding.top) * mean.clients
+    if mean.saturated >= max(many, 1) and live.task.privacy is None:
+        _log.warning(
+            "task %s: round %d: %d coordinates of %d clients were clamped to %g; "
+            "a larger clip_value would keep them",
+            live.context.task,
+            live.number,
+            mean.saturated,
+            mean.clients,
+            live.encoding.clip_value,
+        )
+
+
 def failure(live: LiveRound, error: FlError) -> dict[str, Any]:
     """What is public of a round that failed: why, whom evidence names, in this error or before it,
     and what one client said of another."""
-    reveals = live.state if isinstance(live.state, Reveals) else None
-    caught = reveals.blamed if reveals else ()
+    stage = None if isinstance(live.state, Adverts) else live.state
+    caught = stage.blamed if stage else ()
     return {
         "error": str(error),
         "kind": type(error).__name__,
         "blamed": sorted({*error.who, *caught}),
-        "accusations": [list(pair) for pair in reveals.accusations] if reveals else [],
+        "accusations": [list(pair) for pair in stage.accusations] if stage else [],
     }
 
 
@@ -283,13 +308,31 @@ def _public(live: LiveRound, ended: str) -> dict[str, Any]:
     session = live.session
     assert session is not None
     if ended == "advertise":
-        cohort = live.reply("advertise", session.ids[0]) or b""
-        digest = hashlib.sha256(cohort).hexdigest()
-        return {"session": session.id.hex(), "clients": list(session.ids), "cohort": digest}
+        return {"session": session.id.hex(), "shards": _shards(live, session)}
     if ended == "agree":
-        agreement = live.reply("agree", session.ids[0]) or b""
-        return {"signed": agreement.hex()}
+        return {"signed": [reply.hex() for reply in _replies(live, session, ended)]}
     return {"clients": session.bitmap(live.senders(ended)).hex()}
+
+
+def _shards(live: LiveRound, cohort: Cohort) -> list[dict[str, Any]]:
+    return [
+        {
+            "session": session.id.hex(),
+            "clients": list(session.ids),
+            "cohort": hashlib.sha256(reply).hexdigest(),
+        }
+        for session, reply in zip(cohort.sessions, _replies(live, cohort, "advertise"), strict=True)
+    ]
+
+
+def _replies(live: LiveRound, cohort: Cohort, stage: str) -> list[bytes]:
+    """What followed a stage in each shard; nothing in one that is lost."""
+    state = live.state
+    assert not isinstance(state, Adverts)
+    return [
+        b"" if at in state.lost else live.reply(stage, session.ids[0]) or b""
+        for at, session in enumerate(cohort.sessions)
+    ]
 
 
 def _this(context: Context) -> Any:

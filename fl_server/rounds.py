@@ -20,6 +20,7 @@ from fl_server.live import FINISHED, STAGES, LiveRound
 from fl_server.pace import Pace
 from fl_server.replicas import Replicas
 from fl_server.secagg.encode import Floats
+from fl_server.secagg.session import Session
 from fl_server.settings import Settings, TaskSettings
 from fl_server.store import Store
 from fl_server.tasks import Task, Tasks
@@ -120,7 +121,7 @@ class Rounds:
                 return
             raise
         if stage == "vector":
-            _check_member(live, caller.id)
+            _session_of(live, caller.id)
             name = record.write_vector(self._store, live.context, caller.id, body)
         try:
             self._receive(live.context.task, live.number, stage, caller, body)
@@ -134,7 +135,7 @@ class Rounds:
         with self._store.read() as db:
             row = record.of_session(db, session) if session else None
         live = self._find(session)
-        _check_member(live, caller.id)
+        _session_of(live, caller.id)
         # Memory may be a stage ahead of the database, which nobody may see before it is committed.
         over = row is not None and STAGES.index(row.stage) > STAGES.index(stage)
         return live.reply(stage, caller.id) if over else None
@@ -150,9 +151,7 @@ class Rounds:
             if self._took(session, client):
                 return None
             raise
-        _check_member(live, client)
-        assert live.session is not None
-        return live.session.params.vector_size
+        return _session_of(live, client).params.vector_size
 
     def vector_place(self, session: str, client: int) -> tuple[str, int] | None:
         """The task and round that a vector is for; None if it was taken.
@@ -301,12 +300,14 @@ def _ended(row: Row[Any] | None) -> FlError:
     return Gone(f"the round failed: {json.loads(row.summary).get('error')}")
 
 
-def _check_member(live: LiveRound, client: int) -> None:
+def _session_of(live: LiveRound, client: int) -> Session:
     """raises Gone"""
-    if live.session is None or client not in live.session.adverts:
+    if live.session is None:
         raise Gone(f"client {client} is not in this session")
+    return live.session.session_of(client)
 
 
 def _offer(live: LiveRound) -> wire.Offer:
-    sizes = live.task.min_cohort, live.task.selected
+    least, most = live.task.min_cohort, live.task.selected
+    sizes = live.task.layout.least_shard(least, most), most
     return wire.Offer(live.context, live.model, live.weights, live.encoding, *sizes)

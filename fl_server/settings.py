@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import os
 import time
@@ -16,10 +17,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from fl_server.conditions import Conditions
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.privacy import Privacy
+from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
-from fl_server.secagg.params import Encoding, complete_graph, least_threshold
+from fl_server.secagg.messages import MOST_CLIENTS
+from fl_server.secagg.params import Encoding
+from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,12 @@ class TaskSettings(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     population: str = Field(default="default", min_length=1, max_length=16)
     rounds: int = Field(default=1, ge=1, le=100_000)
-    min_cohort: int = Field(default=20, ge=2, le=256)
-    target_cohort: int = Field(default=20, ge=2, le=256)
+    min_cohort: int = Field(default=20, ge=2, le=MOST_CLIENTS)
+    target_cohort: int = Field(default=20, ge=2, le=MOST_CLIENTS)
+    # A larger cohort is split into shards of this size at the most, whose sums are added; or it is
+    # one session on a sparse graph (docs/protocol.md#large-cohorts says what that costs).
+    shard_size: int = Field(default=SHARD_SIZE, ge=3, le=MOST_SHARES + 1)
+    graph: Literal["shards", "sparse"] = "shards"
     max_failures: int = Field(default=10, ge=0)
     strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"] = "fedavg"
     # Of the strategy; what is None is the strategy's own default.
@@ -162,6 +172,13 @@ class TaskSettings(BaseModel):
         """The most devices in a cohort."""
         return math.ceil(self.target_cohort * (1 + self.over_selection))
 
+    @property
+    def layout(self) -> Layout:
+        """How a cohort becomes sessions; noise is made for one sum, and so for one of them."""
+        sparse = self.graph == "sparse"
+        one = sparse or self.noise_multiplier > 0
+        return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse)
+
     def suits(self, device: Conditions) -> bool:
         """Whether a device may be asked."""
         return (
@@ -191,21 +208,30 @@ class TaskSettings(BaseModel):
             )
         if self.kind == "evaluate" and self.noise_multiplier:
             raise SettingsError("an evaluation shows its metrics; want noise_multiplier 0")
-        self._check_selection()
+        if self.selected > MOST_CLIENTS:
+            most = f"want at most {MOST_CLIENTS}"
+            raise SettingsError(f"{self.selected} devices would be selected, {most}")
+        if self.graph == "sparse":
+            _log.warning(
+                "task %s: privacy on a sparse graph is a chance, for colluders drawn at random; "
+                "docs/protocol.md#large-cohorts says what else to know",
+                self.name,
+            )
         self.make_strategy()
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
-            complete_graph(self.selected, self.encoding(length))
+            for clients in {self.min_cohort, self.selected}:
+                largest = -(-clients // self.layout.shards(clients))
+                self.layout.params(largest, self.encoding(length))
         except ModulusTooSmall as error:
             raise SettingsError(str(error)) from None
+        self._check_selection(length)
         self._check_privacy(length)
 
-    def _check_selection(self) -> None:
+    def _check_selection(self, length: int) -> None:
         """raises SettingsError"""
-        if self.selected > 256:
-            raise SettingsError(f"{self.selected} devices would be selected, want at most 256")
-        needed = least_threshold(self.selected - 1) + 1
+        needed = self.layout.quorum(self.selected, self.encoding(length))
         if self.target_cohort < needed:
             raise SettingsError(
                 f"over_selection is {self.over_selection}: {needed} of {self.selected} devices "
@@ -218,8 +244,13 @@ class TaskSettings(BaseModel):
             if self.epsilon is not None:
                 raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")
             return
+        if self.layout.shards(self.selected) > 1:
+            raise SettingsError(
+                f"the number of devices selected is {self.selected}, want at most "
+                f"{self.layout.shard_size} where there is noise: it is made for one sum"
+            )
         encoding = self.encoding(length)
-        self.privacy.check(encoding, complete_graph(self.min_cohort, encoding).threshold)
+        self.privacy.check(encoding, self.layout.params(self.min_cohort, encoding).quorum - 1)
 
     def stage_s(self, stage: str) -> float:
         """How long a stage may last."""

@@ -17,11 +17,11 @@ from sqlalchemy import Connection, select
 from fl_server import audit, record, transcript
 from fl_server.clients import Caller, Clients
 from fl_server.errors import FlError, NotFound, ProtocolError, RoundFailed
-from fl_server.live import FAILED, FINISHED, LiveRound
+from fl_server.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.privacy import Ledger
 from fl_server.replicas import Replicas
+from fl_server.secagg.cohort import ShardedStage, Sum
 from fl_server.secagg.keys import model_digest
-from fl_server.secagg.server import Reveals, Total
 from fl_server.settings import Settings
 from fl_server.store import Store
 from fl_server.tables import rounds as table
@@ -143,7 +143,7 @@ class Turn:
         live, now = self._open, self._now()
         self.changed = self.moved = True
         try:
-            if isinstance(live.state, Reveals):
+            if isinstance(live.state, ShardedStage) and live.stage == STAGES[-1]:
                 self._finish(live, live.state.close(), now)
                 return
             ended, revocations = live.stage, self._desk.clients.revocations(self._db)
@@ -224,12 +224,13 @@ class Turn:
     def _now(self) -> float:
         return self._desk.settings.clock()
 
-    def _finish(self, live: LiveRound, total: Total, now: float) -> None:
+    def _finish(self, live: LiveRound, total: Sum, now: float) -> None:
         task, weights, db = self.task, self._desk.weights, self._db
         if why := self._desk.overspent(task):  # the database was put back to an earlier state
             self.fail(RoundFailed(why))
             return
-        mean, privacy = total.mean(), task.settings.privacy
+        mean, privacy = total.mean, task.settings.privacy
+        record.warn_of_clamping(live, mean)
         live.seconds["reveal"] = round(now - live.stage_started, 3)
         if task.settings.kind == "evaluate":
             self._close(
@@ -237,7 +238,8 @@ class Turn:
             )
             return
         if privacy is not None:
-            mean = privacy.noisy(mean, total.session.params, self._desk.settings.random)
+            params = total.totals[0].session.params  # of the one shard: settings.check
+            mean = privacy.noisy(mean, params, self._desk.settings.random)
         before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
         values, moments = weights.values(before), weights.moments(before)
         after, moments = strategy.apply(

@@ -117,11 +117,15 @@ def test_rounds_over_http_are_finished_on_either_database(tmp_path, database):
     assert all([r.outcome for r in device] == ["done", "done"] for device in reports)
 
 
-def test_each_message_of_a_round_may_come_to_another_worker(tmp_path, postgres, opened):
-    database = postgres.database("workers")
-    world = opened(World(tmp_path, database, min_cohort=3, target_cohort=4))
+@pytest.mark.parametrize(("count", "shards"), [(4, 1), (6, 2)])
+def test_each_message_of_a_round_may_come_to_another_worker(
+    tmp_path, postgres, opened, count, shards
+):
+    database = postgres.database(f"workers{shards}")
+    settings = {"min_cohort": 3, "target_cohort": count, "shard_size": count // shards}
+    world = opened(World(tmp_path, database, **settings))
     workers = [opened(Worker(world, database)) for _ in range(3)]
-    for i in range(4):
+    for i in range(count):
         world.join(i)
     turn = iter(range(1000))
 
@@ -132,7 +136,8 @@ def test_each_message_of_a_round_may_come_to_another_worker(tmp_path, postgres, 
         return answer
 
     world.play(call)
-    assert world.stages() == ["finished"]
+    (entry,) = record.of_task(world.store, "t")
+    assert (entry["stage"], entry["shards"], entry["survivors"]) == ("finished", shards, count)
     for worker in workers:
         assert worker.rounds.weights.latest("t").version == 1
         assert np.abs(worker.rounds.weights.values(worker.rounds.weights.latest("t"))).max() > 0.2

@@ -107,7 +107,7 @@ def test_those_who_are_slow_are_selected_and_not_waited_for(tmp_path):
     ("changed", "message"),
     [
         ({"over_selection": 0.9}, "26 of 38 devices must stay, target_cohort is 20"),
-        ({"over_selection": 0.5, "target_cohort": 200}, "300 devices would be selected"),
+        ({"over_selection": 0.5, "target_cohort": 8000}, "12000 devices would be selected"),
         ({"kind": "evaluate", "noise_multiplier": 1.0}, "an evaluation shows its metrics"),
     ],
 )
