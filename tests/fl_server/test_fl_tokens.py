@@ -134,7 +134,7 @@ def test_the_audit_log_vouches_for_who_asked_and_for_every_transcript(tmp_path, 
     assert [what.partition("?")[0] for what in asked] == ["POST /admin/blobs"] * 2 + [
         "POST /admin/tasks"
     ]
-    assert [e["client"] for e in entries if e["who"] == "enrol.token"] == [1, 2, 3]
+    assert len({e["client"] for e in entries if e["who"] == "enrol.token"}) == 3
     ends = [e["transcript"] for e in entries if e["what"] == "a round ended"]
     assert ends == [transcript.line_hash(found[-1]) for found in transcripts]
 
