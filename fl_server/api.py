@@ -93,7 +93,9 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
         device = Conditions.from_query(request.query_params)
         rounds, poll_s = service.rounds, service.settings.poll_s
         reply = await service.bell.until(lambda: rounds.check_in(caller, message, device), poll_s)
-        return binary((reply or rounds.wait_reply()).to_bytes())
+        if reply is None:
+            reply = await asyncio.to_thread(rounds.wait_reply)
+        return binary(reply.to_bytes())
 
 
 def _add_session(router: APIRouter, service: Service) -> None:
@@ -153,11 +155,15 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
         if token := bearer(request.headers.get(wire.AUTHORIZATION, "")):
             actor = await asyncio.to_thread(service.tokens.actor, token)
             actor.check("rounds:read")
-            seen(service, actor, task)
+            await asyncio.to_thread(seen, service, actor, task)
         else:
             await _called(service, request)
-        with service.store.read() as db:
-            found = transcript.lines(db, task, number)
+
+        def lines() -> list[str]:
+            with service.store.read() as db:
+                return transcript.lines(db, task, number)
+
+        found = await asyncio.to_thread(lines)
         if not found:
             raise NotFound(f"task {task} has no round {number}")
         return PlainTextResponse("\n".join(found) + "\n", media_type="application/x-ndjson")
