@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_server.address import tls_context
 from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.operator_cli import EXAMPLES, add_place, add_settings, show, words
@@ -151,6 +150,8 @@ def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dic
         raise SettingsError(f"{files}: no certificate with its key in PEM ({reason})") from None
     options: dict[str, object] = {"ssl_certfile": certificate, "ssl_keyfile": key}
     if client_ca:
+        from fl_server.address import tls_context
+
         tls_context(client_ca)
         options |= {"ssl_ca_certs": client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return options
