@@ -72,13 +72,24 @@ class Server:
     def operator(self) -> Operator:
         return Operator(self.url, self.token("admin.token"))
 
+    def cpu_s(self) -> float:
+        """The time on processors of all its processes, the database's not counted."""
+        ticks = 0
+        for pid in self._processes():
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def _processes(self) -> list[int]:
+        command = ["pgrep", "-P", str(self.process)]
+        listed = subprocess.run(command, capture_output=True, text=True).stdout
+        return [self.process, *map(int, listed.split())]
+
     def peak_mb(self) -> float:
         """The largest peak of its processes' memory."""
-        listed = subprocess.run(
-            ["pgrep", "-P", str(self.process)], capture_output=True, text=True
-        ).stdout
         peaks = []
-        for pid in [self.process, *map(int, listed.split())]:
+        for pid in self._processes():
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{pid}/status").read_text()
                 peaks.append(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
@@ -123,7 +134,7 @@ def check_ins(server: Server, options: argparse.Namespace) -> dict[str, Any]:
         settings = {"min_cohort": 256, "target_cohort": 256, "join_s": 86400}
         operator.create_task("load", b"model", start, **settings)
     people = [Identity(hashlib.sha256(b"%d" % i).digest()) for i in range(options.devices)]
-    seconds = asyncio.run(_check_ins(server, people, options))
+    seconds, used = asyncio.run(_check_ins(server, people, options))
     late = sorted(1000 * s for s in seconds)
     return {
         "check-ins a minute": round(len(late) / options.minutes),
@@ -131,13 +142,15 @@ def check_ins(server: Server, options: argparse.Namespace) -> dict[str, Any]:
         "p50, ms": round(late[len(late) // 2], 1),
         "p99, ms": round(late[int(0.99 * len(late))], 1),
         "most, ms": round(late[-1], 1),
+        "server's processors, ms each": round(1000 * used / len(late), 2),
         "server's peak, MB": round(server.peak_mb(), 1),
     }
 
 
 async def _check_ins(
     server: Server, people: list[Identity], options: argparse.Namespace
-) -> list[float]:
+) -> tuple[list[float], float]:
+    """The seconds of each check-in, and those of the server's processors for all of them."""
     pool: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
     host, port = server.url.removeprefix("http://").split(":")
     for _ in range(CONNECTIONS):
@@ -147,7 +160,7 @@ async def _check_ins(
     members = list(zip(numbers, people, strict=True))
     drawn, seconds = random.Random(0), []
     body = wire.CheckIn("", 0, b"").to_bytes()
-    start = asyncio.get_running_loop().time() + 1
+    start, before = asyncio.get_running_loop().time() + 1, server.cpu_s()
 
     async def ask(due: float, client: int, identity: Identity) -> None:
         loop = asyncio.get_running_loop()
@@ -164,7 +177,7 @@ async def _check_ins(
     times = sorted(drawn.uniform(0, 60 * options.minutes) for _ in range(count))
     whom = [members[i % len(members)] for i in range(count)]
     await asyncio.gather(*(ask(start + t, *who) for t, who in zip(times, whom, strict=True)))
-    return seconds
+    return seconds, server.cpu_s() - before
 
 
 async def _enrol(pool: asyncio.LifoQueue[Connection], identity: Identity, token: bytes) -> int:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from fl_server import api, dashboard, messages
+from fl_server import admin, api, dashboard, messages
 from fl_server.admission import admit
 from fl_server.clients import StaleCounter
 from fl_server.errors import FlError
@@ -46,7 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="MindSpan federated server", lifespan=lifespan, openapi_url=None)
     app.state.service = service
     app.include_router(api.device_routes(service))
-    app.include_router(api.admin_routes(service))
+    app.include_router(admin.admin_routes(service))
     app.add_middleware(
         Guard,
         admit=lambda request: admit(service, request),

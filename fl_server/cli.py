@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_server.address import tls_context
 from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.operator_cli import EXAMPLES, add_place, add_settings, show, words
@@ -27,39 +26,11 @@ _SIMULATE_EXAMPLES = """\
 def serve(arguments: Sequence[str] | None = None) -> int:
     """ms-serve: the federated server, and what its operator does."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = parser_of("ms-serve", "The federated server.", EXAMPLES)
-    add_place(parser)
-    parser.add_argument("--host", default="127.0.0.1", help="(%(default)s)")
-    parser.add_argument("--port", type=_port, default=8440, help="0: any (%(default)s)")
-    parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
-    parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
-    parser.add_argument(
-        "--files", default="", metavar="URL", help="s3://… or a folder for models and vectors"
-    )
-    parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
-    parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
-    parser.add_argument("--ca-pub", type=Path, metavar="FILE", help="of an authority kept apart")
-    parser.add_argument(
-        "--attest", default="", metavar="COMMAND", help="decides whether a device may enrol"
-    )
-    parser.add_argument("--tls-cert", metavar="FILE", help="PEM; else plain HTTP")
-    parser.add_argument("--tls-key", metavar="FILE", help="PEM, of the certificate")
-    parser.add_argument(
-        "--tls-client-ca", metavar="FILE", help="PEM; callers need a certificate of its"
-    )
-    parser.add_argument("--log", choices=["text", "json"], default="text", help="(%(default)s)")
-    parser.add_argument(
-        "--log-level",
-        choices=["debug", "info", "warning", "error"],
-        default="warning",
-        help="debug: every request; info: rounds that end (%(default)s)",
-    )
-    parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
     # A word first is a thing to do to a server that runs; without one, this is the server.
     if given and given[0] in (known := words()):
         make, work = known[given[0]]
         return exit_code(f"ms-serve {given[0]}", lambda: work(make().parse_args(given[1:])))
-    return exit_code("ms-serve", lambda: _serve(parser.parse_args(given)))
+    return exit_code("ms-serve", lambda: _serve(_serve_parser().parse_args(given)))
 
 
 def simulate(arguments: Sequence[str] | None = None) -> int:
@@ -109,6 +80,38 @@ def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespa
         parser.error(f"--set: {error}")
 
 
+def _serve_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve", "The federated server.", EXAMPLES)
+    add_place(parser)
+    parser.add_argument("--host", default="127.0.0.1", help="(%(default)s)")
+    parser.add_argument("--port", type=_port, default=8440, help="0: any (%(default)s)")
+    parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
+    parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
+    parser.add_argument(
+        "--files", default="", metavar="URL", help="s3://… or a folder for models and vectors"
+    )
+    parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
+    parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
+    parser.add_argument("--ca-pub", type=Path, metavar="FILE", help="of an authority kept apart")
+    parser.add_argument(
+        "--attest", default="", metavar="COMMAND", help="decides whether a device may enrol"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM; else plain HTTP")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM, of the certificate")
+    parser.add_argument(
+        "--tls-client-ca", metavar="FILE", help="PEM; callers need a certificate of its"
+    )
+    parser.add_argument("--log", choices=["text", "json"], default="text", help="(%(default)s)")
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="warning",
+        help="debug: every request; info: rounds that end (%(default)s)",
+    )
+    parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
+    return parser
+
+
 def _serve(options: argparse.Namespace) -> int:
     try:
         from fl_server.serving import serve_forever
@@ -147,6 +150,8 @@ def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dic
         raise SettingsError(f"{files}: no certificate with its key in PEM ({reason})") from None
     options: dict[str, object] = {"ssl_certfile": certificate, "ssl_keyfile": key}
     if client_ca:
+        from fl_server.address import tls_context
+
         tls_context(client_ca)
         options |= {"ssl_ca_certs": client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return options

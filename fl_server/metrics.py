@@ -18,6 +18,7 @@ from fl_server.service import Service
 
 # Where workers keep numbers that they share; set by the process that starts them.
 SHARED_DIR = "PROMETHEUS_MULTIPROC_DIR"
+_METHODS = {"GET", "HEAD", "POST", "PUT"}
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -74,8 +75,9 @@ class Timed:
             # What was asked for is free text of a caller's; a route's pattern is one of few.
             route = getattr(scope.get("route"), "path", "none")
             seconds = time.perf_counter() - start
-            self._metrics.seen(scope["method"], route, code, seconds)
-            log_request(scope["method"], route, code, seconds)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.seen(method, route, code, seconds)
+            log_request(method, route, code, seconds)
 
 
 class _Of:

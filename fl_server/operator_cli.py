@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fl_server.ca_cli import ca, ca_parser
 from fl_server.console import parser_of, printable, read_word
-from fl_server.errors import SettingsError
-from fl_server.operator import Operator
+from fl_server.errors import MissingExtra, SettingsError
 from fl_server.scopes import SCOPES
+
+if TYPE_CHECKING:
+    from fl_server.operator import Operator
 
 EXAMPLES = """\
   ms-serve --folder state                     serve; keys and tokens are made on the first start
@@ -34,7 +35,7 @@ def words() -> dict[str, Word]:
         "rollback": (_rollback_parser, _roll_back),
         "token": (_token_parser, _tokens),
         "audit": (_audit_parser, _audit),
-        "ca": (ca_parser, ca),
+        "ca": (_ca_parser, _ca),
     }
 
 
@@ -55,7 +56,7 @@ def _rollback_parser() -> argparse.ArgumentParser:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    with Operator(options.server, _token(options), options.tls_ca) as operator:
+    with _operator(options) as operator:
         settings = dict(options.set)
         status = operator.evaluate(options.name, options.of, options.weights, **settings)
     show(status, options.json)
@@ -63,7 +64,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _roll_back(options: argparse.Namespace) -> int:
-    with Operator(options.server, _token(options), options.tls_ca) as operator:
+    with _operator(options) as operator:
         show(operator.roll_back(options.name, options.weights), options.json)
     return 0
 
@@ -92,7 +93,7 @@ def _audit_parser() -> argparse.ArgumentParser:
 def _tokens(options: argparse.Namespace) -> int:
     if options.action != "list" and not options.name:
         raise SettingsError(f"token {options.action}: want a name")
-    with Operator(options.server, _token(options), options.tls_ca) as operator:
+    with _operator(options) as operator:
         if options.action == "create":
             given = options.name, options.scope, options.tenant, options.days
             print(operator.create_token(*given))
@@ -118,7 +119,7 @@ def _show_tokens(found: list[dict[str, Any]], as_json: bool) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from fl_server.transcript import START, verify
 
-    with Operator(options.server, _token(options), options.tls_ca) as operator:
+    with _operator(options) as operator:
         found = operator.audit()
     verify(found, START)
     for line in found:
@@ -173,14 +174,14 @@ def _create_task(options: argparse.Namespace) -> int:
 
         weights = initial_weights(model)
     settings = {"rounds": options.rounds, **dict(options.set)}
-    with Operator(options.server, _token(options), options.tls_ca) as operator:
+    with _operator(options) as operator:
         status = operator.create_task(options.name, model, weights, **settings)
     show(status, options.json)
     return 0
 
 
 def _show_status(options: argparse.Namespace) -> int:
-    with Operator(options.server, _token(options), options.tls_ca) as operator:
+    with _operator(options) as operator:
         found = [operator.status(options.name)] if options.name else operator.tasks()
     if options.json:
         print(json.dumps(found, indent=1))
@@ -216,6 +217,33 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except (ValueError, RecursionError):
         return name, value
+
+
+def _ca_parser() -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = _ca_words().ca_parser()
+    return parser
+
+
+def _ca(options: argparse.Namespace) -> int:
+    code: int = _ca_words().ca(options)
+    return code
+
+
+def _ca_words() -> Any:
+    try:
+        from fl_server import ca_cli
+    except ImportError as error:
+        raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
+    return ca_cli
+
+
+def _operator(options: argparse.Namespace) -> Operator:
+    """raises SettingsError, MissingExtra"""
+    try:
+        from fl_server.operator import Operator
+    except ImportError as error:
+        raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
+    return Operator(options.server, _token(options), options.tls_ca)
 
 
 def _token(options: argparse.Namespace) -> str:

@@ -107,7 +107,9 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
         service.store.close()
         with tempfile.TemporaryDirectory(prefix="ms-serve-") as shared:
             os.environ[SHARED_DIR] = shared
-            keep_working(settings.workers, partial(_work, settings, options, listener))
+            work = partial(_work, settings, options, listener)
+            if not keep_working(settings.workers, work):
+                raise SettingsError("a worker cannot start")
 
 
 def _work(settings: Settings, options: dict[str, object], listener: socket.socket) -> None:

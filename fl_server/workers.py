@@ -17,8 +17,9 @@ CANNOT_START = 3
 _PAUSE_S = 0.2
 
 
-def keep_working(count: int, work: Callable[[], None]) -> None:
-    """Run `work`, which can be pickled, in `count` processes until a signal ends them all.
+def keep_working(count: int, work: Callable[[], None]) -> bool:
+    """Run `work`, which can be pickled, in `count` processes until a signal ends them all; whether
+    that was why they ended, and not one that cannot start.
 
     Each gets SIGTERM then, and when this process is gone, whatever ended it.
     """
@@ -33,13 +34,14 @@ def keep_working(count: int, work: Callable[[], None]) -> None:
         worker.start()
         return worker
 
-    workers = [start() for _ in range(count)]
+    workers, works = [start() for _ in range(count)], True
     while not ended.is_set():
         wait([worker.sentinel for worker in workers], _PAUSE_S)
         for place, worker in enumerate(workers):
             if worker.is_alive() or ended.is_set():
                 continue
             if worker.exitcode == CANNOT_START:
+                works = False
                 ended.set()
                 break
             progress(f"ms-serve: worker {worker.pid} ended ({worker.exitcode}); another starts")
@@ -51,6 +53,7 @@ def keep_working(count: int, work: Callable[[], None]) -> None:
         worker.join()
     ours.close()
     theirs.close()
+    return works
 
 
 def _run(work: Callable[[], None], parent: Connection) -> None:

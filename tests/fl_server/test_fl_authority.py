@@ -142,7 +142,7 @@ def test_devices_wait_until_an_authority_apart_has_signed_and_follow_its_new_key
             signing = pool.submit(keep_signing)
             reports = fleet_of(server, tmp_path, 3).run()
             done.set()
-            assert signing.result() == 3
+            assert signing.result() >= 3
             assert [[r.error for r in device] for device in reports] == [[""]] * 3
             first = ca.public
             ca.rotate(drawn(50))
@@ -155,7 +155,7 @@ def test_devices_wait_until_an_authority_apart_has_signed_and_follow_its_new_key
                 device._authority = first
             reports = fleet.run()
             done.set()
-            assert signing.result() == 3
+            assert signing.result() >= 3
         assert [r.error for device in reports for r in device] == [""] * 3
         assert operator.status("two")["state"] == "finished"
         assert server.authority == ca.public != first

@@ -202,6 +202,16 @@ def test_metrics_tell_of_tasks_rounds_devices_and_requests(server):
     assert 'route="/sessions/{session}/{stage}"' in found
 
 
+def test_what_callers_make_up_makes_no_new_series(server):
+    with server.operator() as operator:
+        token = operator.create_token("counts", ["metrics"])
+    for i in range(5):
+        httpx.request(f"MADEUP{i}", f"{server.url}/made/up/{i}")
+    found = httpx.get(f"{server.url}/metrics", headers={"authorization": f"Bearer {token}"}).text
+    assert 'mindspan_request_seconds_count{code="404",method="other",route="none"} 5.0' in found
+    assert "MADEUP" not in found
+
+
 def test_workers_share_what_they_count(tmp_path, postgres):
     database = postgres.database("metrics")
     server = Killable(tmp_path / "server", "--database", database, "--workers", "2")

@@ -12,7 +12,7 @@ from fl_fleet import MODEL, fleet_of, serving, task_settings
 from fl_world import START, World
 from sqlalchemy import create_engine, inspect, text
 
-from fl_server import errors, schema
+from fl_server import errors, record, schema
 from fl_server import messages as wire
 from fl_server.clients import Clients, StaleCounter
 from fl_server.files import open_files

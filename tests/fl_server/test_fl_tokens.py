@@ -134,7 +134,7 @@ def test_the_audit_log_vouches_for_who_asked_and_for_every_transcript(tmp_path, 
     assert [what.partition("?")[0] for what in asked] == ["POST /admin/blobs"] * 2 + [
         "POST /admin/tasks"
     ]
-    assert [e["client"] for e in entries if e["who"] == "enrol.token"] == [1, 2, 3]
+    assert len({e["client"] for e in entries if e["who"] == "enrol.token"}) == 3
     ends = [e["transcript"] for e in entries if e["what"] == "a round ended"]
     assert ends == [transcript.line_hash(found[-1]) for found in transcripts]
 
@@ -179,12 +179,12 @@ def test_buckets_let_a_burst_through_and_then_the_rate():
 
 
 def test_a_caller_above_its_rate_is_told_when_to_come_again(tmp_path):
-    with serving(tmp_path, rate_per_s=1.0) as server:
-        answers = [httpx.post(f"{server.url}/enrol") for _ in range(11)]
-    assert [a.status_code for a in answers[:10]] == [400] * 10
-    assert answers[10].status_code == 429
-    assert 0 < int(answers[10].headers["x-retry-ms"]) <= 1000
-    assert answers[10].text == "TooMany: above 1 requests a second\n"
+    with serving(tmp_path, rate_per_s=0.2) as server:
+        *first, last = (httpx.post(f"{server.url}/enrol") for _ in range(3))
+    assert [answer.status_code for answer in first] == [400] * 2
+    assert last.status_code == 429
+    assert 0 < int(last.headers["x-retry-ms"]) <= 5000
+    assert last.text == "TooMany: above 0.2 requests a second\n"
 
 
 def test_devices_above_their_rate_wait_and_the_round_is_finished(tmp_path):

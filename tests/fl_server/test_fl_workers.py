@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import numpy as np
 from fl_fleet import LENGTH, MODEL, Fleet, Killable, task_settings
@@ -52,3 +54,31 @@ def test_rounds_go_on_while_workers_behind_one_address_are_killed(tmp_path, post
     assert (entry["stage"], entry["survivors"]) == ("finished", 5)
     expected = expected_weights(fleet, list(range(5)), 5, bytes.fromhex(entry["session"]), START)
     np.testing.assert_array_equal(after, expected)
+
+
+def test_workers_end_with_the_process_that_started_them_however_that_ends(tmp_path, postgres):
+    database = postgres.database("orphans")
+    server = Killable(tmp_path / "server", "--database", database, "--workers", "2")
+    with server.operator() as operator:
+        operator.tasks()  # one of them serves
+    workers = workers_of(server)
+    server.kill()
+    end = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
+        os.sched_yield()
+    assert len(workers) == 2
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_worker_that_cannot_start_ends_the_server(tmp_path, postgres):
+    """It would fail again in the same way."""
+    database = postgres.database("broken")
+    folder = tmp_path / "server"
+    server = Killable(folder, "--database", database, "--workers", "2")
+    with server.operator() as operator:
+        operator.tasks()  # one of them serves
+    os.kill(workers_of(server)[0], signal.SIGKILL)
+    (folder / "ca.key").write_bytes(b"short")
+    assert server.process.wait(20) == 1
+    assert "an authority's key has 32" in server.process.stderr.read()
+    server.process.stderr.close()
