@@ -164,9 +164,15 @@ def _row(entry: dict[str, Any]) -> dict[str, Any]:
         "accuracy": _accuracy(entry),
         "bytes": entry.get("bytes_up"),
         "seconds": None if open_now else _duration(sum(seconds.values())),
-        "error": entry.get("error", ""),
+        "error": entry.get("error", "") or _lost(entry),
         "opened": time.strftime("%Y-%m-%d %H:%M", time.gmtime(entry["opened_at"])),
     }
+
+
+def _lost(entry: dict[str, Any]) -> str:
+    """What became of the shards that are not in the sum."""
+    lost = entry.get("lost", ())
+    return f"{len(lost)} of {entry['shards']} shards lost: {'; '.join(lost)}" if lost else ""
 
 
 def _changed(task: Task) -> list[tuple[str, Any]]:

@@ -12,6 +12,7 @@ from fl_fleet import MODEL, Fleet, Killable, fleet_of, serving, task_settings
 from fl_world import START
 
 from fl_server.dashboard.charts import bars, lines
+from fl_server.dashboard.view import _row
 from fl_server.logs import _Json, _Text
 from fl_server.secagg.run import Stage
 from tests.examples.browser import chromium
@@ -78,6 +79,13 @@ def test_a_tasks_page_shows_its_rounds_charts_losses_and_settings(page, server):
     lost = {row.split("\t")[0]: row.split("\t")[1] for row in text(page, ".lost tr")}
     assert lost["shared keys, not uploaded"] == "1"
     assert "target_cohort" in "".join(text(page, ".settings"))
+
+
+def test_a_rounds_row_says_which_shards_are_lost():
+    why = "3 of 6 clients uploaded, 5 are needed"
+    entry = {"number": 1, "stage": "finished", "opened_at": 0.0, "shards": 3, "lost": [why]}
+    assert _row(entry)["error"] == f"1 of 3 shards lost: {why}"
+    assert _row(entry | {"lost": []})["error"] == ""
 
 
 def test_what_privacy_has_cost_is_shown_and_no_loss(page, server):
