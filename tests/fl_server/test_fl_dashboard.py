@@ -23,7 +23,8 @@ def server(tmp_path_factory):
     """A server with a task that is over, one with noise, and one that has begun."""
     folder = tmp_path_factory.mktemp("dashboard")
     with serving(folder, poll_s=0.5) as server, server.operator() as operator:
-        settings = task_settings(5, min_cohort=4, rounds=2, join_s=0.5, vector_s=0.8)
+        # Of five one is lost and not waited for; the second round begins with four, at join_s.
+        settings = task_settings(4, over_selection=0.25, rounds=2, join_s=4)
         operator.create_task("plain", MODEL, START, **settings)
         fleet_of(server, folder / "plain", 5, stop_after={4: Stage.SHARE}).run()
         noise = {"noise_multiplier": 2.0, "epsilon": 20.0, "clip_norm": 0.1, "clip_value": 1.0}
