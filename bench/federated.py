@@ -31,8 +31,8 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from fl_server.device import Device, Policy, Update
+from fl_server.http.serving import Serving
 from fl_server.secagg.encode import Floats
-from fl_server.serving import Serving
 from fl_server.settings import Settings
 
 MODEL = b"a model that nobody trains"

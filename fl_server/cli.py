@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fl_server.commands.operator import EXAMPLES, add_place, add_settings, show, words
 from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
-from fl_server.operator_cli import EXAMPLES, add_place, add_settings, show, words
 from fl_server.secagg.policy import COHORT_FLOOR
 from fl_server.secagg.run import Stage
 
@@ -114,7 +114,7 @@ def _serve_parser() -> argparse.ArgumentParser:
 
 def _serve(options: argparse.Namespace) -> int:
     try:
-        from fl_server.serving import serve_forever
+        from fl_server.http.serving import serve_forever
         from fl_server.settings import Settings
     except ImportError as error:
         raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None

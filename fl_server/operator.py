@@ -10,12 +10,12 @@ from urllib.parse import quote
 import httpx
 
 from fl_server.address import tls_context, url_of
+from fl_server.authority.handover import Handover
 from fl_server.errors import Malformed, ServerRefused, ServerUnreachable, SettingsError
-from fl_server.handover import Handover
 from fl_server.messages import AUTHORIZATION
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.encode import Floats
-from fl_server.weights import weights_bytes, weights_vector
+from fl_server.storage.weights import weights_bytes, weights_vector
 
 # Longer than any server holds a request.
 _TIMEOUT_S = 120.0

@@ -6,16 +6,16 @@ import asyncio
 import logging
 import time
 
-from fl_server.bell import Bell
-from fl_server.clients import Clients
-from fl_server.enrolment import Authority, load_authority
-from fl_server.limits import Buckets
-from fl_server.registry import Registry
-from fl_server.rounds import Rounds
+from fl_server.access.clients import Clients
+from fl_server.access.limits import Buckets
+from fl_server.access.tokens import Tokens
+from fl_server.authority.enrolment import Authority, load_authority
+from fl_server.authority.registry import Registry
+from fl_server.rounds.bell import Bell
+from fl_server.rounds.rounds import Rounds
+from fl_server.rounds.uploads import Uploads
 from fl_server.settings import Settings
-from fl_server.store import Store
-from fl_server.tokens import Tokens
-from fl_server.uploads import Uploads
+from fl_server.storage.store import Store
 
 _log = logging.getLogger(__name__)
 

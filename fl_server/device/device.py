@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from fl_server import messages as wire
+from fl_server.authority.handover import follow, parse_chain
 from fl_server.conditions import Conditions
 from fl_server.device.http import Http
 from fl_server.device.journal import (
@@ -37,8 +38,6 @@ from fl_server.errors import (
     StaleRound,
     TrainingFailed,
 )
-from fl_server.files import write_file
-from fl_server.handover import follow, parse_chain
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
@@ -46,7 +45,8 @@ from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import RandomBytes, model_digest
 from fl_server.secagg.policy import Policy
 from fl_server.secagg.run import Stage
-from fl_server.weights import digest_of, weights_vector
+from fl_server.storage.files import write_file
+from fl_server.storage.weights import digest_of, weights_vector
 
 _log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import IO
 
 from fl_server.errors import Malformed, SettingsError
-from fl_server.files import write_file
 from fl_server.secagg.certificate import Certificate
 from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes
 from fl_server.secagg.policy import Memory
+from fl_server.storage.files import write_file
 
 
 class Journal(Memory):

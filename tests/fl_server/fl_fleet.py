@@ -18,10 +18,10 @@ from fl_people import seeded
 
 from fl_server.device import Device, Policy, Report
 from fl_server.device.linear import LinearTrainer, synthetic_device
+from fl_server.http.serving import Serving
 from fl_server.operator import Operator
 from fl_server.secagg.encode import SEED_SIZE, Update, encode
 from fl_server.secagg.run import Stage
-from fl_server.serving import Serving
 from fl_server.settings import Settings
 
 MODEL = b"a model file, opaque to the server"

@@ -13,19 +13,19 @@ from fl_fleet import LENGTH, MODEL
 from fl_people import seeded
 
 from fl_server import messages as wire
-from fl_server import record
-from fl_server.clients import Caller, Clients
-from fl_server.enrolment import Authority
-from fl_server.rounds import Rounds
+from fl_server.access.clients import Caller, Clients
+from fl_server.access.tokens import Tokens
+from fl_server.authority.enrolment import Authority
+from fl_server.rounds import record
+from fl_server.rounds.rounds import Rounds
+from fl_server.rounds.uploads import Uploads
 from fl_server.secagg import labels
 from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.settings import Settings, TaskSettings
-from fl_server.store import Store
-from fl_server.tokens import Tokens
-from fl_server.uploads import Uploads
+from fl_server.storage.store import Store
 
 T = TypeVar("T")
 START = np.zeros(LENGTH, np.float32)

@@ -15,18 +15,19 @@ import trustme
 from fl_fleet import MODEL, Killable, fleet_of, serving, task_settings
 from fl_world import START, World, enrolment, identity_of
 
-from fl_server import errors, handover
+from fl_server import errors
 from fl_server.address import tls_context
-from fl_server.app import create_app
-from fl_server.attestation import attest
-from fl_server.ca import CertificateAuthority, Request
-from fl_server.ca_cli import sign
+from fl_server.authority import handover
+from fl_server.authority.attestation import attest
+from fl_server.authority.ca import CertificateAuthority, Request
 from fl_server.cli import serve
+from fl_server.commands.ca import sign
 from fl_server.device import Device, Policy
 from fl_server.device.linear import synthetic_device
+from fl_server.http.app import create_app
+from fl_server.http.serving import listen, server_of
 from fl_server.operator import Operator
 from fl_server.secagg.certificate import check_certificate
-from fl_server.serving import listen, server_of
 from fl_server.settings import Settings
 
 
@@ -102,7 +103,7 @@ def test_a_rotation_that_was_cut_off_is_whole_or_never_was(tmp_path, ca, monkeyp
     def cut(*_: object) -> None:
         raise OSError("power cut")
 
-    monkeypatch.setattr("fl_server.ca._write_key", cut)
+    monkeypatch.setattr("fl_server.authority.ca._write_key", cut)
     with pytest.raises(OSError, match="power cut"):
         ca.rotate(drawn(30))
     monkeypatch.undo()
@@ -192,7 +193,7 @@ def test_who_is_revoked_at_the_authority_is_shut_out_of_the_server(tmp_path, ca)
 
 
 def test_a_round_without_a_list_of_the_authority_fails_and_says_why(tmp_path, ca):
-    from fl_server.registry import Registry
+    from fl_server.authority.registry import Registry
 
     world = World(tmp_path)
     with pytest.raises(errors.RoundFailed, match="no list of who is revoked"):

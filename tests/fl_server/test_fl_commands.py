@@ -121,7 +121,7 @@ def test_simulate_reports_figures_as_json(capsys):
 def test_the_server_imports_neither_ir_nor_cloud_nor_converter():
     root = Path(__file__).parents[2]
     code = (
-        "import sys, fl_server.app, fl_server.cli, fl_server.device, fl_server.simulation;"
+        "import sys, fl_server.http.app, fl_server.cli, fl_server.device, fl_server.simulation;"
         "print([m for m in ('ir','cloud','converter','lite_runtime') if m in sys.modules])"
     )
     command = [sys.executable, "-c", code]

@@ -41,7 +41,7 @@ def test_a_server_that_starts_anew_after_each_message_has_them_all(tmp_path, dat
 
 
 def record_of(world: World) -> dict:
-    from fl_server import record
+    from fl_server.rounds import record
 
     return record.of_task(world.store, "t")[0]
 

@@ -11,9 +11,9 @@ import pytest
 from fl_fleet import MODEL, Fleet, Killable, fleet_of, serving, task_settings
 from fl_world import START
 
-from fl_server.dashboard.charts import bars, lines
-from fl_server.dashboard.view import _row
-from fl_server.logs import _Json, _Text
+from fl_server.http.dashboard.charts import bars, lines
+from fl_server.http.dashboard.view import _row
+from fl_server.http.logs import _Json, _Text
 from fl_server.secagg.run import Stage
 from tests.examples.browser import chromium
 

@@ -12,16 +12,18 @@ from fl_fleet import MODEL, fleet_of, serving, task_settings
 from fl_world import START, World
 from sqlalchemy import create_engine, inspect, text
 
-from fl_server import errors, record, schema
+from fl_server import errors
 from fl_server import messages as wire
-from fl_server.clients import Clients, StaleCounter
-from fl_server.files import open_files
-from fl_server.rounds import Rounds
+from fl_server.access.clients import Clients, StaleCounter
+from fl_server.access.tokens import Tokens
+from fl_server.rounds import record
+from fl_server.rounds.rounds import Rounds
+from fl_server.rounds.uploads import Uploads
 from fl_server.secagg import labels
-from fl_server.store import Store
-from fl_server.tables import metadata
-from fl_server.tokens import Tokens
-from fl_server.uploads import Uploads
+from fl_server.storage import schema
+from fl_server.storage.files import open_files
+from fl_server.storage.store import Store
+from fl_server.storage.tables import metadata
 
 
 class Worker:

@@ -16,7 +16,7 @@ from fl_server.cli import serve
 from fl_server.conditions import Conditions
 from fl_server.device import Device, Policy
 from fl_server.device.linear import synthetic_device
-from fl_server.pace import Pace
+from fl_server.rounds.pace import Pace
 from fl_server.secagg.run import Stage
 from fl_server.settings import Settings, TaskSettings
 

@@ -10,13 +10,14 @@ from fl_fleet import MODEL, Fleet, fleet_of, serving, task_settings
 from fl_world import START, World, enrolment
 from sqlalchemy import text
 
-from fl_server import audit, errors, transcript
+from fl_server import errors
+from fl_server.access.limits import Buckets
+from fl_server.access.scopes import SCOPES
+from fl_server.access.tokens import Tokens
 from fl_server.cli import serve
-from fl_server.limits import Buckets
 from fl_server.operator import Operator
-from fl_server.scopes import SCOPES
 from fl_server.secagg.keys import Identity
-from fl_server.tokens import Tokens
+from fl_server.storage import audit, transcript
 
 # What each scope alone lets one do.
 CALLS = {
