@@ -7,7 +7,7 @@ TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
 PACKAGES := ir cloud converter fl_server lite_runtime
 
-.PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz bench lint gen size serve clean
+.PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz fuzz-protocol bench lint gen size serve clean
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
@@ -63,6 +63,11 @@ RUNS ?= 100000
 fuzz: setup-dev
 	$(BIN)/python -m tests.lite_runtime.mutations $(RUNS) $(RUNS) 0 $$(($(RUNS) / 10))
 	$(BIN)/python -m tests.lite_runtime.fuzz $(RUNS)
+
+# Rounds of secure aggregation over a hostile network, ROUNDS of them, from seed FIRST on.
+ROUNDS ?= 10000
+fuzz-protocol: setup-dev
+	PYTHONPATH=.:tests/fl_server $(BIN)/python tests/fl_server/fl_fuzz.py $(ROUNDS) $(FIRST)
 
 lint: setup-dev
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Times secure aggregation: client cryptography and the server's unmasking, by cohort and length.
 
-    python bench/secagg.py [--clients 20] [--length 1000000] [--dropped 2] [--json]
+    python -m bench.secagg [--clients 20] [--length 1000000] [--dropped 2] [--sparse] [--json]
 
 Times are CPU time of one thread; those of clients are means. "protocol" is all that a client
 computes but its training, "cryptography" the same without encoding. The sum is checked against the
@@ -19,13 +19,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fl_server.secagg.certificate import Subject, certify, revoke
-from fl_server.secagg.client import Member, join
+from fl_server.secagg.client import Masked, Member, Shared, join
+from fl_server.secagg.cohort import Layout, ShardedStage, Sum, split
 from fl_server.secagg.encode import SEED_SIZE, Update, encode
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.messages import Context
+from fl_server.secagg.pack import Words
 from fl_server.secagg.params import Encoding
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.secagg.server import Adverts
+from fl_server.secagg.shamir import MOST_SHARES
 from lite_runtime.bench import peak_bytes
 
 T = TypeVar("T")
@@ -55,9 +58,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--length", type=int, default=1_000_000)
     parser.add_argument("--dropped", type=int, default=2, help="clients that share and vanish")
+    parser.add_argument("--sparse", action="store_true", help="on a ring, for 257 clients or more")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.clients, options.length, options.dropped)
+    figures = measure(options.clients, options.length, options.dropped, options.sparse)
     if options.json:
         print(json.dumps(figures, indent=1))
     else:
@@ -66,58 +70,82 @@ def main() -> None:
             print(f"{name:32} {shown:>12}")
 
 
-def measure(clients: int, length: int, dropped: int) -> dict[str, Any]:
+def measure(clients: int, length: int, dropped: int, sparse: bool = False) -> dict[str, Any]:
     """One round in memory; all vectors but one are dropped as soon as they are summed."""
     watch, draw = Stopwatch(), Seeded()
-    authority = Identity(bytes(32))
-    people = [member(i, authority) for i in range(clients)]
     encoding = Encoding(length, 16, 1, 1e3, 0.1, 10.0)
+    layout = Layout(MOST_SHARES + 1, sparse=True) if sparse else Layout()
+    vectors, shared = _share(watch, draw, clients, encoding, layout)
+    sessions = vectors.cohort.sessions
+    # Each shard has its part of the clients that share and vanish.
+    gone = {i for session in sessions for i in session.ids[: dropped // len(sessions)]}
+    alive = {i: state for i, state in shared.items() if i not in gone}
+    masked, plain = _upload(watch, draw, vectors, alive, length)
+    done = _finish(watch, vectors, masked)
+    exact = len(done.totals) == len(sessions) and all(
+        np.array_equal(total.words, words % np.uint64(2**total.session.params.ring_bits))
+        for total, words in zip(done.totals, plain, strict=True)
+    )
+    params = sessions[0].params
+    sizes = {"neighbours": params.neighbours, "threshold": params.threshold}
+    figures = figures_of(watch, params.neighbours, length, params.vector_size)
+    return figures | sizes | {"shards": len(sessions), "exact": bool(exact)}
+
+
+def _share(
+    watch: Stopwatch, draw: Seeded, clients: int, encoding: Encoding, layout: Layout
+) -> tuple[ShardedStage, dict[int, Shared]]:
+    authority = Identity(bytes(32))
     context = Context("bench", "default", "bench", 1, bytes(32))
-    adverts = Adverts(context, encoding, authority.public)
-    joined = {}
-    for m in people:
+    adverts, joined, shared = Adverts(context, encoding, authority.public), {}, {}
+    for m in (member(i, authority) for i in range(clients)):
         arguments = m, context, encoding, Policy(2), Memory(), draw
         joined[m.id] = watch.time("advertise", lambda a=arguments: join(*a))
         adverts.receive(joined[m.id].message, m.certificate, NOW)
-    shares = adverts.close(draw(32), revoke(authority, 1, set()))
-    shared = {}
+    shares = split(adverts, draw(32), revoke(authority, 1, set()), layout)
     for i, state in joined.items():
-        shared[i] = watch.time("share", lambda s=state: s.receive_cohort(shares.reply, NOW))
+        cohort = shares.reply(i)
+        shared[i] = watch.time("share", lambda s=state, c=cohort: s.receive_cohort(c, NOW))
         shares.receive(i, shared[i].message)
-    vectors = shares.close()
+    return shares.advance(), shared
 
+
+def _upload(
+    watch: Stopwatch, draw: Seeded, vectors: ShardedStage, shared: dict[int, Shared], length: int
+) -> tuple[dict[int, Masked], list[Words]]:
+    """The clients that have uploaded, and for each shard the sum of what they encoded."""
     update = Update(np.random.default_rng(0).normal(0, 0.01, length).astype(np.float32))
-    alive = [m.id for m in people][dropped:]
-    params, session = vectors.session.params, vectors.session.id
-    plain = np.zeros(encoding.total_length, np.uint64)
-    masked = {}
-    for i in alive:
-        seed = draw(SEED_SIZE)
-        words = watch.time("encode", lambda s=seed: encode(update, params, session, s))
-        plain += words
+    sessions, masked = vectors.cohort.sessions, {}
+    plain = [np.zeros(s.params.encoding.total_length, np.uint64) for s in sessions]
+    for i, before in shared.items():
+        seed, session = draw(SEED_SIZE), vectors.cohort.session_of(i)
+        given = update, session.params, session.id, seed
+        plain[vectors.cohort.shard_of(i)] += watch.time("encode", lambda g=given: encode(*g))
         boxes = vectors.reply(i)
         # The client draws the same seed next, and so encodes the same integers.
         draw.give(seed)
-        state = watch.time("mask", lambda s=shared[i], b=boxes: s.receive_shares(b, update))
+        state = watch.time("mask", lambda s=before, b=boxes: s.receive_shares(b, update))
         watch.time("server: add one vector", lambda i=i, s=state: vectors.receive(i, s.message))
-        vector_size = len(state.message)
         state.message = b""
         masked[i] = state
-    agreements = vectors.close()
-    agreed = {}
+    return masked, plain
+
+
+def _finish(watch: Stopwatch, vectors: ShardedStage, masked: dict[int, Masked]) -> Sum:
+    agreements, agreed = vectors.advance(), {}
     for i, state in masked.items():
-        agreed[i] = watch.time("agree", lambda s=state: s.receive_survivors(agreements.reply))
+        survivors = agreements.reply(i)
+        agreed[i] = watch.time("agree", lambda s=state, m=survivors: s.receive_survivors(m))
         agreements.receive(i, agreed[i].message)
-    reveals = agreements.close()
+    reveals = agreements.advance()
     for i, state in agreed.items():
-        done = watch.time("reveal", lambda s=state: s.receive_agreements(reveals.reply))
-        reveals.receive(i, done.message)
-    total = watch.time("server: unmask", reveals.close)
-    exact = np.array_equal(total.words.astype(np.uint64), plain % 2**params.ring_bits)
-    return figures_of(watch, clients, length, vector_size) | {"exact": bool(exact)}
+        signed = reveals.reply(i)
+        revealed = watch.time("reveal", lambda s=state, m=signed: s.receive_agreements(m))
+        reveals.receive(i, revealed.message)
+    return watch.time("server: unmask", reveals.close)
 
 
-def figures_of(watch: Stopwatch, clients: int, length: int, vector_size: int) -> dict[str, Any]:
+def figures_of(watch: Stopwatch, neighbours: int, length: int, vector_size: int) -> dict[str, Any]:
     """What is printed: a client's and the server's milliseconds, bytes, memory."""
     protocol = ("advertise", "share", "mask", "agree", "reveal")
     figures: dict[str, Any] = {f"client: {n}, ms": watch.each_ms(n) for n in protocol}
@@ -129,7 +157,7 @@ def figures_of(watch: Stopwatch, clients: int, length: int, vector_size: int) ->
         figures[f"{name}, ms"] = watch.each_ms(name)
     figures["vector, bytes"] = vector_size
     figures["plain float32, bytes"] = 4 * length
-    figures["ratio up"] = (vector_size + 276 + 148 * (clients - 1)) / (4 * length)
+    figures["ratio up"] = (vector_size + 276 + 148 * neighbours) / (4 * length)
     figures["peak memory, MB"] = peak_bytes() / 2**20
     return figures
 

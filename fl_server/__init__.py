@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fl_server.app import create_app
+    from fl_server.http.app import create_app
     from fl_server.settings import Settings
 
 __all__ = ["Settings", "create_app"]
@@ -14,7 +14,7 @@ __all__ = ["Settings", "create_app"]
 def __getattr__(name: str) -> Any:
     # Late, so that the protocol and the device side work without the web framework.
     if name == "create_app":
-        from fl_server.app import create_app
+        from fl_server.http.app import create_app
 
         return create_app
     if name == "Settings":

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fl_server.console import exit_code, parser_of, printable, progress, read_word
+from fl_server.commands.operator import EXAMPLES, add_place, add_settings, show, words
+from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.secagg.policy import COHORT_FLOOR
 from fl_server.secagg.run import Stage
-
-_SERVE_EXAMPLES = """\
-  ms-serve --folder state                     serve; keys and tokens are made on the first start
-  ms-serve task shoulder --folder state --model model.ms --rounds 5 --set target_cohort=24
-  ms-serve status shoulder --folder state --json"""
 
 _SIMULATE_EXAMPLES = """\
   ms-simulate --devices 24 --rounds 3         a linear model over made-up data
@@ -30,24 +26,11 @@ _SIMULATE_EXAMPLES = """\
 def serve(arguments: Sequence[str] | None = None) -> int:
     """ms-serve: the federated server, and what its operator does."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = parser_of("ms-serve", "The federated server.", _SERVE_EXAMPLES)
-    _add_place(parser)
-    parser.add_argument("--host", default="127.0.0.1", help="(%(default)s)")
-    parser.add_argument("--port", type=_port, default=8440, help="0: any (%(default)s)")
-    parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
-    parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
-    parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
-    parser.add_argument("--tls-cert", metavar="FILE", help="PEM; else plain HTTP")
-    parser.add_argument("--tls-key", metavar="FILE", help="PEM, of the certificate")
-    parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
     # A word first is a thing to do to a server that runs; without one, this is the server.
-    if given and given[0] in ("task", "status"):
-        word, rest = given[0], given[1:]
-        make, work = (
-            (_task_parser, _create_task) if word == "task" else (_status_parser, _show_status)
-        )
-        return exit_code(f"ms-serve {word}", lambda: work(make().parse_args(rest)))
-    return exit_code("ms-serve", lambda: _serve(parser.parse_args(given)))
+    if given and given[0] in (known := words()):
+        make, work = known[given[0]]
+        return exit_code(f"ms-serve {given[0]}", lambda: work(make().parse_args(given[1:])))
+    return exit_code("ms-serve", lambda: _serve(_serve_parser().parse_args(given)))
 
 
 def simulate(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +50,7 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
         choices=[stage.name.lower() for stage in Stage if stage != Stage.REVEAL],
         help="one more device vanishes after this stage; may be repeated",
     )
-    _add_settings(parser)
+    add_settings(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
 
     def work() -> int:
@@ -97,9 +80,41 @@ def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespa
         parser.error(f"--set: {error}")
 
 
+def _serve_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve", "The federated server.", EXAMPLES)
+    add_place(parser)
+    parser.add_argument("--host", default="127.0.0.1", help="(%(default)s)")
+    parser.add_argument("--port", type=_port, default=8440, help="0: any (%(default)s)")
+    parser.add_argument("--tenant", default="default", help="whose server (%(default)s)")
+    parser.add_argument("--database", default="", metavar="URL", help="else SQLite in the folder")
+    parser.add_argument(
+        "--files", default="", metavar="URL", help="s3://… or a folder for models and vectors"
+    )
+    parser.add_argument("--workers", type=int, default=1, help="processes (%(default)s)")
+    parser.add_argument("--ca-key", type=Path, metavar="FILE", help="the enrolment authority's key")
+    parser.add_argument("--ca-pub", type=Path, metavar="FILE", help="of an authority kept apart")
+    parser.add_argument(
+        "--attest", default="", metavar="COMMAND", help="decides whether a device may enrol"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM; else plain HTTP")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM, of the certificate")
+    parser.add_argument(
+        "--tls-client-ca", metavar="FILE", help="PEM; callers need a certificate of its"
+    )
+    parser.add_argument("--log", choices=["text", "json"], default="text", help="(%(default)s)")
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="warning",
+        help="debug: every request; info: rounds that end (%(default)s)",
+    )
+    parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
+    return parser
+
+
 def _serve(options: argparse.Namespace) -> int:
     try:
-        from fl_server.serving import serve_forever
+        from fl_server.http.serving import serve_forever
         from fl_server.settings import Settings
     except ImportError as error:
         raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
@@ -107,18 +122,25 @@ def _serve(options: argparse.Namespace) -> int:
         options.folder,
         tenant=options.tenant,
         database_url=options.database,
+        files_url=options.files,
+        workers=options.workers,
         authority_key=options.ca_key,
+        authority_public=key_of(str(options.ca_pub)) if options.ca_pub else b"",
+        attest=shlex.split(options.attest),
         poll_s=options.poll_s,
+        log=(options.log, options.log_level),
     )
-    serve_forever(settings, options.host, options.port, _tls(options.tls_cert, options.tls_key))
+    tls = _tls(options.tls_cert, options.tls_key, options.tls_client_ca)
+    serve_forever(settings, options.host, options.port, tls)
     return 0
 
 
-def _tls(certificate: str | None, key: str | None) -> dict[str, object]:
+def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dict[str, object]:
     """uvicorn's options for TLS, none without a certificate.     raises SettingsError"""
     if not certificate:
-        if key:
-            raise SettingsError(f"--tls-key {key} needs --tls-cert, the certificate")
+        for option, file in (("--tls-key", key), ("--tls-client-ca", client_ca)):
+            if file:
+                raise SettingsError(f"{option} {file} needs --tls-cert, the certificate")
         return {}
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
@@ -126,38 +148,13 @@ def _tls(certificate: str | None, key: str | None) -> dict[str, object]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         files = f"{certificate} and {key}" if key else certificate
         raise SettingsError(f"{files}: no certificate with its key in PEM ({reason})") from None
-    return {"ssl_certfile": certificate, "ssl_keyfile": key}
+    options: dict[str, object] = {"ssl_certfile": certificate, "ssl_keyfile": key}
+    if client_ca:
+        from fl_server.address import tls_context
 
-
-def _create_task(options: argparse.Namespace) -> int:
-    from fl_server.operator import Operator
-    from fl_server.weights import weights_vector
-
-    model = options.model.read_bytes()
-    if options.weights:
-        weights = weights_vector(options.weights.read_bytes())
-    else:
-        from fl_server.device.trainer import initial_weights
-
-        weights = initial_weights(model)
-    settings = {"rounds": options.rounds, **dict(options.set)}
-    with Operator(options.server, _token(options)) as operator:
-        status = operator.create_task(options.name, model, weights, **settings)
-    _show(status, options.json)
-    return 0
-
-
-def _show_status(options: argparse.Namespace) -> int:
-    from fl_server.operator import Operator
-
-    with Operator(options.server, _token(options)) as operator:
-        found = [operator.status(options.name)] if options.name else operator.tasks()
-    if options.json:
-        print(json.dumps(found, indent=1))
-    else:
-        for status in found:
-            _show(status, False)
-    return 0
+        tls_context(client_ca)
+        options |= {"ssl_ca_certs": client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return options
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -202,98 +199,12 @@ def _simulate(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(result.figures(), indent=1))
     else:
-        _show(result.status, False)
+        show(result.status, False)
         print(f"{len(trainers)} devices, {result.seconds:.1f} s")
     return 0
-
-
-def _task_parser() -> argparse.ArgumentParser:
-    parser = parser_of("ms-serve task", "Start training a model.", _SERVE_EXAMPLES)
-    parser.add_argument("name", help="the task's name")
-    parser.add_argument(
-        "--model", type=Path, required=True, metavar="M.ms", help="has a train entry"
-    )
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="float32; else the model's")
-    parser.add_argument("--rounds", type=int, default=1, help="(%(default)s)")
-    _add_settings(parser)
-    return _add_server(parser)
-
-
-def _status_parser() -> argparse.ArgumentParser:
-    parser = parser_of("ms-serve status", "How tasks and rounds stand.", _SERVE_EXAMPLES)
-    parser.add_argument("name", nargs="?", help="all tasks if absent")
-    return _add_server(parser)
-
-
-def _add_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    _add_place(parser)
-    parser.add_argument(
-        "--server", default="http://127.0.0.1:8440", metavar="URL", help="(%(default)s)"
-    )
-    parser.add_argument("--token", default="", help="else read from the folder's admin.token")
-    parser.add_argument("--json", action="store_true", help="all figures")
-    return parser
-
-
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--folder", type=Path, default=Path("fl-state"), help="keys and state (%(default)s)"
-    )
-
-
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--set",
-        action="append",
-        type=_setting,
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the task (docs/federated.md lists them); may be repeated",
-    )
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or len(text) > 5 or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r}: want a number from 0 to 65535")
     return int(text)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    """The name and value of NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r}: want NAME=VALUE such as min_cohort=24")
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):
-        return name, value
-
-
-def _token(options: argparse.Namespace) -> str:
-    path = options.folder / "admin.token"
-    if options.token:
-        return str(options.token)
-    if not path.is_file():
-        raise SettingsError(f"{path}: not there; want the server's --folder, or --token")
-    try:
-        return read_word(path)
-    except ValueError:
-        raise SettingsError(f"{path}: not text, want the server's token") from None
-
-
-def _show(status: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(status, indent=1))
-        return
-    task = f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}"
-    print(printable(task))
-    if spent := status["privacy"]:
-        cost = f"epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}"
-        print(f"  spent: {cost}, in {spent['rounds']} rounds")
-    for entry in status["rounds"]:
-        figures = entry.get("error") or ", ".join(
-            f"{name} {entry[name]:.4g}"
-            for name in ("loss", "survivors", "clients")
-            if name in entry
-        )
-        print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))

@@ -95,6 +95,10 @@ class TooFewSurvivors(ProtocolError):
     """The survivor list is shorter than the threshold allows."""
 
 
+class GivenUp(ProtocolError):
+    """The client has given the round up, or is through with it: its secrets are erased."""
+
+
 class SplitView(ProtocolError):
     """Too few neighbours signed the survivor list that this client was shown."""
 
@@ -134,6 +138,26 @@ class Unauthorised(FlError):
     """The request does not carry a valid token or request signature."""
 
     status = 401
+
+
+class CertificateNeeded(Unauthorised):
+    """The client is enrolled, and has no certificate of the authority's key of now."""
+
+
+class Forbidden(FlError):
+    """The token is valid, but not for this."""
+
+    status = 403
+
+
+class TooMany(FlError):
+    """The caller asks more often than it may; `retry_s` is when it may again."""
+
+    status = 429
+
+    def __init__(self, message: str, retry_s: float) -> None:
+        super().__init__(message)
+        self.retry_s = retry_s
 
 
 class TooLarge(FlError):

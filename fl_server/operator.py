@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
-from fl_server.address import url_of
+from fl_server.address import tls_context, url_of
+from fl_server.authority.handover import Handover
 from fl_server.errors import Malformed, ServerRefused, ServerUnreachable, SettingsError
 from fl_server.messages import AUTHORIZATION
+from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.encode import Floats
-from fl_server.weights import weights_bytes, weights_vector
+from fl_server.storage.weights import weights_bytes, weights_vector
 
 # Longer than any server holds a request.
 _TIMEOUT_S = 120.0
@@ -23,11 +25,15 @@ STATUS = {"name", "state", "error", "version", "rounds"}
 class Operator:
     """A connection with the admin token. Every method raises ServerRefused or ServerUnreachable."""
 
-    def __init__(self, server: str, token: str) -> None:
+    def __init__(
+        self, server: str, token: str, tls_ca: str | None = None, tls_cert: Sequence[str] = ()
+    ) -> None:
         if not token.isascii() or not token.isprintable():
             raise SettingsError("the admin token is not printable ASCII")
         headers = {AUTHORIZATION: f"Bearer {token}"}
-        self._http = httpx.Client(base_url=url_of(server), headers=headers, timeout=_TIMEOUT_S)
+        options: dict[str, Any] = {"headers": headers, "timeout": _TIMEOUT_S}
+        options["verify"] = tls_context(tls_ca, tls_cert)
+        self._http = httpx.Client(base_url=url_of(server), **options)
 
     def create_task(
         self, name: str, model: bytes, weights: Floats, **settings: Any
@@ -50,10 +56,7 @@ class Operator:
 
     def tasks(self) -> list[dict[str, Any]]:
         """The status of every task."""
-        listed = self._any("GET", "/admin/tasks")
-        if not isinstance(listed, list):
-            listed = [None]
-        return [self._checked(STATUS, task) for task in listed]
+        return [self._checked(STATUS, task) for task in _list(self._any("GET", "/admin/tasks"))]
 
     def wait(self, name: str) -> dict[str, Any]:
         """The status of a task once it runs no longer."""
@@ -71,6 +74,25 @@ class Operator:
         """The public lines of one round; transcript.verify checks their chain."""
         return self._call("GET", f"/tasks/{name}/rounds/{number}/transcript").text.splitlines()
 
+    def versions(self, name: str) -> list[dict[str, Any]]:
+        """All weights of a task, oldest first: version, digest, and the round that made them."""
+        found = self._any("GET", f"/admin/tasks/{quote(name, safe='')}/versions")
+        return [self._checked({"version", "digest", "round"}, entry) for entry in _list(found)]
+
+    def roll_back(self, name: str, version: int) -> dict[str, Any]:
+        """Make an older version of the weights the newest."""
+        path = f"/admin/tasks/{quote(name, safe='')}/rollback"
+        return self._json(STATUS, "POST", path, params={"version": version})
+
+    def evaluate(self, name: str, of: str, version: int = -1, **settings: Any) -> dict[str, Any]:
+        """A task `name` that measures weights of the task `of` on devices; the status comes out."""
+        versions, model = self.versions(of), self.status(of).get("model")
+        if not -1 <= version < len(versions):
+            raise SettingsError(f"task {of} has weights 0 to {len(versions) - 1}, not {version}")
+        digests = {"model": model, "weights": versions[version]["digest"]}
+        body = {"name": name, "kind": "evaluate", **settings}
+        return self._json(STATUS, "POST", "/admin/tasks", params=digests, json=body)
+
     def stop(self, name: str) -> dict[str, Any]:
         """End a task."""
         return self._json(STATUS, "POST", f"/admin/tasks/{quote(name, safe='')}/stop")
@@ -78,6 +100,47 @@ class Operator:
     def revoke(self, client: int) -> None:
         """Let a client in no longer."""
         self._call("POST", f"/admin/clients/{client}/revoke")
+
+    def create_token(
+        self, name: str, scopes: list[str], tenant: str = "", days: float | None = None
+    ) -> str:
+        """A new token, which the server does not tell again."""
+        body = {"name": name, "scopes": scopes, "tenant": tenant, "days": days}
+        return str(self._json({"token"}, "POST", "/admin/tokens", json=body)["token"])
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """All tokens without their secrets."""
+        found = self._any("GET", "/admin/tokens")
+        return [self._checked({"name", "scopes", "state"}, t) for t in _list(found)]
+
+    def revoke_token(self, name: str) -> None:
+        """Take a token back."""
+        self._call("POST", f"/admin/tokens/{quote(name, safe='')}/revoke")
+
+    def audit(self) -> list[str]:
+        """The lines of the audit log; transcript.verify checks their chain."""
+        found: list[str] = []
+        while True:
+            more = self._call("GET", "/admin/audit", params={"first": len(found)})
+            if not more.text:
+                return found
+            found += more.text.splitlines()
+
+    def ca_requests(self) -> dict[str, Any]:
+        """Who waits for a certificate, and who was revoked on the server."""
+        return self._json({"requests", "revoked"}, "GET", "/admin/ca/requests")
+
+    def ca_publish(self, handovers: Sequence[Handover], revocations: RevocationList) -> None:
+        """Hand in an authority's chain of keys and its list of who is revoked."""
+        chain = b"".join(link.to_bytes() for link in handovers)
+        body = {"handovers": chain.hex(), "revocations": revocations.to_bytes().hex()}
+        self._call("POST", "/admin/ca/publish", json=body)
+
+    def ca_answer(self, certificates: Sequence[Certificate], refused: Sequence[int]) -> None:
+        """Hand in certificates, and who gets none."""
+        signed = [certificate.to_bytes().hex() for certificate in certificates]
+        body = {"certificates": signed, "refused": list(refused)}
+        self._call("POST", "/admin/ca/certificates", json=body)
 
     def close(self) -> None:
         self._http.close()
@@ -119,6 +182,10 @@ class Operator:
         if response.is_error:
             raise ServerRefused(response.status_code, response.text.strip())
         return response
+
+
+def _list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [None]
 
 
 def rounds_over(status: dict[str, Any]) -> int:

@@ -22,7 +22,7 @@ from fl_server.secagg.encode import Mean
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.mask import KEY_SIZE, expand
 from fl_server.secagg.params import Encoding, Params
-from fl_server.store import sync_folder
+from fl_server.storage.files import sync_folder
 
 LEAST_NOISE = 1e-3  # whose epsilon, half a million, promises nothing
 DEVIATIONS = 6  # of the noise that the range of a coordinate must hold: what is beyond wraps around

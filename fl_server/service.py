@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
-from fl_server.bell import Bell
-from fl_server.clients import Clients
-from fl_server.enrolment import load_authority
-from fl_server.rounds import Rounds
+from fl_server.access.clients import Clients
+from fl_server.access.limits import Buckets
+from fl_server.access.tokens import Tokens
+from fl_server.authority.enrolment import Authority, load_authority
+from fl_server.authority.registry import Registry
+from fl_server.rounds.bell import Bell
+from fl_server.rounds.rounds import Rounds
+from fl_server.rounds.uploads import Uploads
 from fl_server.settings import Settings
-from fl_server.store import Store
-from fl_server.uploads import Uploads
+from fl_server.storage.store import Store
 
 _log = logging.getLogger(__name__)
 
 # A deadline is noticed at most this late if the clock jumps.
 _LONGEST_NAP_S = 5.0
+# A clock that is set right by less than this moves deadlines by as much, and no more happens.
+_JUMP_S = 10.0
 
 
 class Service:
@@ -24,25 +30,41 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.store = Store(settings.folder, settings.database_url)
+        self.store = Store(settings.folder, settings.database_url, settings.files_url)
         self.admin_token = self._token("admin.token", settings.admin_token)
         self.enrol_token = self._token("enrol.token", settings.enrol_token)
         self.authority_file = settings.authority_key or settings.folder / "ca.key"
-        self.authority = load_authority(self.authority_file, settings.random)
-        self.clients = Clients(self.store, self.authority, settings, self.enrol_token)
+        self.registry = Registry(self.store, settings.authority_public)
+        self.authority: Authority | Registry = self.registry
+        if not settings.authority_public:
+            self.authority = load_authority(self.authority_file, settings.random)
+        self.tokens = Tokens(self.store, settings, self.admin_token, self.enrol_token)
+        self.clients = Clients(self.store, self.authority, settings, self.tokens)
+        bursts = 10 * settings.rate_per_s, 10 * settings.client_rate_per_s
+        self.by_address = Buckets(settings.rate_per_s, bursts[0], time.monotonic)
+        self.by_client = Buckets(settings.client_rate_per_s, bursts[1], time.monotonic)
         self.rounds = Rounds(self.store, self.clients, settings)
-        self.uploads = Uploads(self.rounds)
+        self.uploads = Uploads(self.rounds, self.store)
         self.bell = Bell()
-        self.rounds.on_change = self.bell.ring
+        self.rounds.on_change(self.bell.ring)
+
+    def start(self) -> None:
+        """Before any worker serves: open rounds go on.     raises SettingsError"""
+        self.store.lock_folder()
+        self.rounds.resume()
 
     async def keep_time(self) -> None:
         """Let deadlines end stages, as long as the server runs."""
+        clock = Watch(self.settings.clock(), time.monotonic())
         while True:
             try:
+                if clock.has_jumped(self.settings.clock(), time.monotonic()):
+                    await asyncio.to_thread(self.rounds.resume)
                 next_deadline = await asyncio.to_thread(self.rounds.tick)
-            except Exception:
+            except Exception as error:
                 # Without the clock no round would ever end again.
-                _log.exception("the clock goes on after an error")
+                _log.error("the clock goes on after an error: %s", " ".join(str(error).split()))
+                clock.was_away()
                 next_deadline = None
             left = _LONGEST_NAP_S
             if next_deadline is not None:
@@ -51,3 +73,23 @@ class Service:
 
     def _token(self, name: str, given: str) -> str:
         return self.store.secret(name, given, self.settings.random(24).hex())
+
+
+class Watch:
+    """Whether deadlines still mean what they meant: the wall clock, by which they are kept, may be
+    set while the server runs, and time in which the store was away is nobody's fault."""
+
+    def __init__(self, wall: float, steady: float) -> None:
+        self._offset = wall - steady
+        self._away = False
+
+    def was_away(self) -> None:
+        """Nothing could be kept, and so nothing be sent."""
+        self._away = True
+
+    def has_jumped(self, wall: float, steady: float) -> bool:
+        """Whether deadlines must be set anew, said once."""
+        jumped = abs(wall - steady - self._offset) > _JUMP_S or self._away
+        if jumped:
+            self._offset, self._away = wall - steady, False
+        return jumped

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from fl_server.conditions import Conditions
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.privacy import Privacy
+from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
-from fl_server.secagg.params import Encoding, complete_graph
+from fl_server.secagg.messages import MOST_CLIENTS
+from fl_server.secagg.params import Encoding
+from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Settings:
     """A server: where its state lies and how long it lets others wait.
 
-    authority_key: file of the enrolment key; by default `ca.key` in the folder · poll_s: how long a
+    database_url: SQLAlchemy's; by default SQLite in the folder · files_url: where models, weights
+    and vectors lie, a folder or an fsspec URL; by default the folder · workers:
+    processes that share the address, which need a database that they can share · log: the form and
+    level of what ms-serve writes ·
+    authority_key: file of the enrolment key; by default `ca.key` in the folder · authority_public:
+    the authority's key where that lies apart, and the server has none · attest: a command that
+    decides whether a device may enrol · poll_s: how long a
     request is held open for something to happen · retry_s: when a device without work comes again ·
-    max_connections: those above are answered 503 · header_s, body_s, read_s: how long the headers
-    of a request may take, a small body, and a caller to read what it was sent
+    max_connections: those above are answered 503 · rate_per_s, client_rate_per_s: requests that
+    are taken from one address and from one client, 0 for any number ·
+    checkins_per_s: devices without work are told to come again so late that this many come, 0 for
+    as soon as retry_s ·
+    header_s, body_s, read_s: how long the headers of a request may take, a small body, and a caller
+    to read what it was sent
     """
 
     folder: Path
@@ -36,12 +53,20 @@ class Settings:
     admin_token: str = ""
     enrol_token: str = ""
     authority_key: Path | None = None
+    authority_public: bytes = b""
+    attest: Sequence[str] = ()
     database_url: str = ""
+    files_url: str = ""
+    workers: int = 1
+    log: tuple[str, str] = ("text", "warning")
     poll_s: float = 20.0
     retry_s: float = 1.0
     certificate_days: int = 365
     max_model_bytes: int = 1 << 28
     max_connections: int = 4096
+    rate_per_s: float = 0.0
+    client_rate_per_s: float = 20.0
+    checkins_per_s: float = 0.0
     header_s: float = 10.0
     body_s: float = 20.0
     read_s: float = 20.0
@@ -49,9 +74,14 @@ class Settings:
     random: RandomBytes = field(default=os.urandom)
 
     def __post_init__(self) -> None:
+        for name in ("rate_per_s", "client_rate_per_s", "checkins_per_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise SettingsError(f"{name} is {getattr(self, name)}, want 0 or more")
         for name in ("poll_s", "retry_s", "header_s", "body_s", "read_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
+        if self.workers < 1:
+            raise SettingsError(f"workers is {self.workers}, want 1 or more")
         if not self.tenant.isprintable() or not 1 <= len(self.tenant.encode()) <= 64:
             raise SettingsError(f"tenant {self.tenant!r}: want 1 to 64 bytes of text")
 
@@ -64,8 +94,12 @@ class TaskSettings(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     population: str = Field(default="default", min_length=1, max_length=16)
     rounds: int = Field(default=1, ge=1, le=100_000)
-    min_cohort: int = Field(default=20, ge=2, le=256)
-    target_cohort: int = Field(default=20, ge=2, le=256)
+    min_cohort: int = Field(default=20, ge=2, le=MOST_CLIENTS)
+    target_cohort: int = Field(default=20, ge=2, le=MOST_CLIENTS)
+    # A larger cohort is split into shards of this size at the most, whose sums are added; or it is
+    # one session on a sparse graph (docs/protocol.md#large-cohorts says what that costs).
+    shard_size: int = Field(default=SHARD_SIZE, ge=3, le=MOST_SHARES + 1)
+    graph: Literal["shards", "sparse"] = "shards"
     max_failures: int = Field(default=10, ge=0)
     strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"] = "fedavg"
     # Of the strategy; what is None is the strategy's own default.
@@ -87,6 +121,18 @@ class TaskSettings(BaseModel):
     vector_s: float = Field(default=120.0, gt=0, le=86400)
     agree_s: float = Field(default=30.0, gt=0, le=86400)
     reveal_s: float = Field(default=30.0, gt=0, le=86400)
+    # What devices must say of themselves to be asked.
+    needs_charging: bool = False
+    needs_unmetered: bool = False
+    needs_idle: bool = False
+    min_battery: int = Field(default=0, ge=0, le=100)
+    min_app_version: int = Field(default=0, ge=0, lt=2**31)
+    # The share of devices that are asked beyond the target, whose vectors come too late.
+    over_selection: float = Field(default=0.0, ge=0, le=1)
+    # What devices do: train, or measure how well the weights do on their data.
+    kind: Literal["train", "evaluate"] = "train"
+    # Whose task this is, the server's own tenant's if empty.
+    tenant: str = Field(default="", max_length=64)
 
     @field_validator("strategy", mode="before")
     @classmethod
@@ -121,10 +167,32 @@ class TaskSettings(BaseModel):
         epsilon = math.inf if self.epsilon is None else self.epsilon
         return Privacy(self.noise_multiplier, self.delta, epsilon)
 
+    @property
+    def selected(self) -> int:
+        """The most devices in a cohort."""
+        return math.ceil(self.target_cohort * (1 + self.over_selection))
+
+    @property
+    def layout(self) -> Layout:
+        """How a cohort becomes sessions; noise is made for one sum, and so for one of them."""
+        sparse = self.graph == "sparse"
+        one = sparse or self.noise_multiplier > 0
+        return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse)
+
+    def suits(self, device: Conditions) -> bool:
+        """Whether a device may be asked."""
+        return (
+            (bool(device.charging) or not self.needs_charging)
+            and (bool(device.unmetered) or not self.needs_unmetered)
+            and (bool(device.idle) or not self.needs_idle)
+            and (device.battery or 0) >= self.min_battery
+            and (device.app_version or 0) >= self.min_app_version
+        )
+
     def encoding(self, length: int) -> Encoding:
-        """How an update of `length` coordinates is encoded."""
+        """How an update of weights of `length` is encoded; an evaluation has metrics alone."""
         return Encoding(
-            length=length,
+            length=length if self.kind == "train" else 0,
             value_bits=self.value_bits,
             max_weight=self.max_weight,
             clip_norm=self.clip_norm,
@@ -138,14 +206,37 @@ class TaskSettings(BaseModel):
             raise SettingsError(
                 f"target_cohort is {self.target_cohort}, below min_cohort {self.min_cohort}"
             )
+        if self.kind == "evaluate" and self.noise_multiplier:
+            raise SettingsError("an evaluation shows its metrics; want noise_multiplier 0")
+        if self.selected > MOST_CLIENTS:
+            most = f"want at most {MOST_CLIENTS}"
+            raise SettingsError(f"{self.selected} devices would be selected, {most}")
+        if self.graph == "sparse":
+            _log.warning(
+                "task %s: privacy on a sparse graph is a chance, for colluders drawn at random; "
+                "docs/protocol.md#large-cohorts says what else to know",
+                self.name,
+            )
         self.make_strategy()
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
-            complete_graph(self.target_cohort, self.encoding(length))
+            for clients in {self.min_cohort, self.selected}:
+                largest = -(-clients // self.layout.shards(clients))
+                self.layout.params(largest, self.encoding(length))
         except ModulusTooSmall as error:
             raise SettingsError(str(error)) from None
+        self._check_selection(length)
         self._check_privacy(length)
+
+    def _check_selection(self, length: int) -> None:
+        """raises SettingsError"""
+        needed = self.layout.quorum(self.selected, self.encoding(length))
+        if self.target_cohort < needed:
+            raise SettingsError(
+                f"over_selection is {self.over_selection}: {needed} of {self.selected} devices "
+                f"must stay, target_cohort is {self.target_cohort}"
+            )
 
     def _check_privacy(self, length: int) -> None:
         """raises SettingsError, MissingExtra"""
@@ -153,8 +244,13 @@ class TaskSettings(BaseModel):
             if self.epsilon is not None:
                 raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")
             return
+        if self.layout.shards(self.selected) > 1:
+            raise SettingsError(
+                f"the number of devices selected is {self.selected}, want at most "
+                f"{self.layout.shard_size} where there is noise: it is made for one sum"
+            )
         encoding = self.encoding(length)
-        self.privacy.check(encoding, complete_graph(self.min_cohort, encoding).threshold)
+        self.privacy.check(encoding, self.layout.params(self.min_cohort, encoding).quorum - 1)
 
     def stage_s(self, stage: str) -> float:
         """How long a stage may last."""

@@ -14,11 +14,11 @@ from typing import Any
 from fl_server.device.device import Device, Report
 from fl_server.device.trainer import Trainer
 from fl_server.errors import RoundFailed
+from fl_server.http.serving import Serving
 from fl_server.operator import Operator, rounds_over
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.policy import Policy
 from fl_server.secagg.run import Stage
-from fl_server.serving import Serving
 from fl_server.settings import Settings
 
 TASK = "simulated"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from fl_server.address import tls_context
+from fl_server.conditions import Conditions
 from fl_server.console import exit_code, key_of, parser_of, printable, progress
 from fl_server.device.device import Device, Report
 from fl_server.device.trainer import MOST_MEMORY_BYTES, TIMEOUT_S, LiteTrainer, load_examples
@@ -27,6 +29,14 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--authority", required=True, metavar="KEY", help="64 hex digits or a file")
     parser.add_argument("--data", type=Path, required=True, metavar="D.npz", help="array per input")
     parser.add_argument("--enrol-token", default="", help="wanted the first time")
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; who vouches for the server")
+    parser.add_argument(
+        "--tls-cert",
+        nargs=2,
+        default=[],
+        metavar="FILE",
+        help="PEM; our certificate and its key, where the server asks for one",
+    )
     parser.add_argument("--population", default="default", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, help="how many to finish; for ever if absent")
     parser.add_argument("--epochs", type=int, default=1, help="each round (%(default)s)")
@@ -45,6 +55,13 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--run-timeout-s", type=float, default=TIMEOUT_S, help="and how long (%(default).0f)"
     )
+    parser.add_argument(
+        "--condition",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="said of the device: charging=1, unmetered=1, idle=1, battery=80, app_version=3",
+    )
     parser.add_argument("--label", default="label", help="the array of labels (%(default)s)")
     parser.add_argument(
         "--cohort-floor",
@@ -62,6 +79,8 @@ def client(arguments: Sequence[str] | None = None) -> int:
 
 
 def _client(options: argparse.Namespace) -> int:
+    said = dict(text.partition("=")[::2] for text in options.condition)
+    conditions = Conditions.from_query(said)
     trainer = LiteTrainer(
         load_examples(options.data),
         options.epochs,
@@ -83,6 +102,8 @@ def _client(options: argparse.Namespace) -> int:
         Policy(options.cohort_floor),
         Stage[options.stop_after.upper()] if options.stop_after else None,
         tell=progress,
+        conditions=lambda: conditions,
+        tls=tls_context(options.tls_ca, options.tls_cert),
     )
     with device:
         for report in device.run(options.rounds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from fl_server import messages as wire
+from fl_server.authority.handover import follow, parse_chain
+from fl_server.conditions import Conditions
 from fl_server.device.http import Http
 from fl_server.device.journal import (
     Journal,
@@ -22,7 +25,7 @@ from fl_server.device.journal import (
     load_identity,
     lock_folder,
 )
-from fl_server.device.trainer import Trainer
+from fl_server.device.trainer import Measures, Trainer
 from fl_server.errors import (
     BadCertificate,
     CohortTooSmall,
@@ -42,8 +45,8 @@ from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import RandomBytes, model_digest
 from fl_server.secagg.policy import Policy
 from fl_server.secagg.run import Stage
-from fl_server.store import write_file
-from fl_server.weights import digest_of, weights_vector
+from fl_server.storage.files import write_file
+from fl_server.storage.weights import digest_of, weights_vector
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +76,8 @@ class Device:
     server: the server's address · folder: identity, certificate, journal, downloaded models ·
     authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
     message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run` ·
-    tell: hears in a line what the device is at
+    tell: hears in a line what the device is at · tls: how the server is known, and the device
+    to it · conditions: what is said of the device whenever it asks for work
     """
 
     def __init__(
@@ -92,6 +96,8 @@ class Device:
         patience_s: float = 120.0,
         stop: threading.Event | None = None,
         tell: Callable[[str], None] = lambda text: None,
+        tls: ssl.SSLContext | None = None,
+        conditions: Callable[[], Conditions] = Conditions,
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -106,11 +112,15 @@ class Device:
         self._clock = clock
         self._stop = stop or threading.Event()
         self._tell = tell
+        self._conditions = conditions
         self._lock = lock_folder(self.folder)
         try:
             self._identity = load_identity(self.folder, random)
             self._journal = Journal(self.folder / "journal.json")
-            self._http = Http(server, self._identity, patience_s, self._stop)
+            self._http = Http(server, self._identity, patience_s, self._stop, tls)
+            chain = self.folder / "handovers"
+            if chain.exists():
+                self._authority = follow(authority, parse_chain(chain.read_bytes()))
         except BaseException:
             self._lock.close()
             raise
@@ -133,8 +143,10 @@ class Device:
             )
             signature = self._identity.sign(labels.ENROL, unsigned.signed)
             message = unsigned.signed + signature
-            answer = self._http.call("POST", "/enrol", message, signed=False)
-            certificate = wire.Enrolled.from_bytes(answer or b"").certificate
+            enrolled = wire.Enrolled.from_bytes(self._http.enrol(message))
+            certificate = enrolled.certificate
+            if enrolled.authority != self._authority:
+                self._follow_authority()
         subject = certificate.subject
         check_certificate(
             self._authority, certificate, subject.tenant, self._population, now, set()
@@ -145,6 +157,29 @@ class Device:
         self._http.client_id = subject.client
         self._tell(f"enrolled as device {subject.client}")
         self._member = Member(self._identity, certificate, self._authority)
+
+    def _follow_authority(self) -> None:
+        """Go on to the key that the pinned one has handed over to, if it has."""
+        chain = self._http.call("GET", "/authority", signed=False) or b""
+        found = follow(self._authority, parse_chain(chain))
+        if found != self._authority:
+            self._tell(f"the authority has handed over to key {found.hex()}")
+            write_file(self.folder / "handovers", chain)
+            self._authority = found
+
+    def _check_in(self, ask: bytes) -> wire.CheckInReply:
+        """What the server answers; a certificate of an older key of the authority is renewed."""
+        query = self._conditions().to_query()
+        path = f"/checkin?{query}" if query else "/checkin"
+        try:
+            answer = self._http.call("POST", path, ask)
+        except ServerRefused as refused:
+            if refused.kind != "CertificateNeeded":
+                raise
+            (self.folder / "certificate").unlink(missing_ok=True)
+            self.enrol()
+            answer = self._http.call("POST", path, ask)
+        return wire.CheckInReply.from_bytes(answer or b"")
 
     def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
         """Take part in rounds, each with its report; ends after `rounds` that went well, when told
@@ -186,7 +221,7 @@ class Device:
             self.enrol()
         ask = wire.CheckIn("", 0, b"").to_bytes()
         while not self._stop.is_set():
-            reply = wire.CheckInReply.from_bytes(self._http.call("POST", "/checkin", ask) or b"")
+            reply = self._check_in(ask)
             if reply.kind == wire.OFFER:
                 offer = wire.Offer.from_bytes(reply.body)
                 if self._is_open_to_me(offer):
@@ -240,11 +275,14 @@ class Device:
         if offer.context.model != model_digest(offer.model, offer.weights):
             raise ModelMismatch("the offer's digest is not that of its model and weights")
         start = weights_vector(weights)
-        if start.size != offer.encoding.length:
+        work = self._trainer.train
+        if offer.encoding.length == 0 and isinstance(self._trainer, Measures):
+            work = self._trainer.measure
+        elif start.size != offer.encoding.length:
             raise EncodingMismatch(f"{offer.encoding.length} weights offered, {start.size} sent")
         with _timed(report, "train"):
             try:
-                update = self._trainer.train(start, model)
+                update = work(start, model)
             except Exception as error:
                 raise TrainingFailed(f"{type(error).__name__}: {error}") from error
         report.loss = update.loss

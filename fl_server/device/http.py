@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import httpx
 
 from fl_server import messages as wire
-from fl_server.address import url_of
+from fl_server.address import tls_context, url_of
 from fl_server.console import printable
 from fl_server.errors import Malformed, ServerRefused, ServerUnreachable
 from fl_server.secagg import labels
@@ -41,7 +42,8 @@ class Traffic:
 class Http:
     """One device's connection.
 
-    patience_s: how long a lost connection is tried again · stop: set to give up early
+    patience_s: how long a lost connection is tried again · stop: set to give up early ·
+    tls: how the server is known, and the device to it
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Http:
         identity: Identity,
         patience_s: float = 120.0,
         stop: threading.Event | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.client_id = 0
         self.traffic = Traffic()
@@ -58,7 +61,8 @@ class Http:
         self._stop = stop or threading.Event()
         self._counter = 0
         self._asked = -math.inf
-        self._client = httpx.Client(base_url=url_of(server), timeout=_TIMEOUT_S)
+        verify = tls or tls_context(None)
+        self._client = httpx.Client(base_url=url_of(server), timeout=_TIMEOUT_S, verify=verify)
 
     def close(self) -> None:
         self._client.close()
@@ -72,6 +76,14 @@ class Http:
         if response.status_code == 204:
             return None
         return response.content
+
+    def enrol(self, message: bytes) -> bytes:
+        """The answer to an enrolment, which may wait for an authority apart from the server."""
+        while True:
+            response = self._until_answered(lambda: self._send("POST", "/enrol", message, False))
+            if response.status_code != 204:
+                return response.content
+            self.pause(_number(response, wire.RETRY_MS, "1000", 3_600_000) / 1000)
 
     def upload(self, path: str, body: bytes) -> None:
         """PUT a body, a large one in parts; where a connection was lost, it goes on from what the
@@ -134,9 +146,10 @@ class Http:
         while True:
             try:
                 response = send()
-                if response.status_code < 500:
+                if response.status_code < 500 and response.status_code != 429:
                     return self._checked(response)
                 why = f"{response.status_code} {response.text.strip()}"
+                delay = max(delay, _number(response, wire.RETRY_MS, "0", 3_600_000) / 1000)
             except httpx.TransportError as error:
                 why = str(error) or type(error).__name__
             # Not all devices of a server that comes back should call at once.

@@ -11,7 +11,7 @@ from fl_server.errors import Malformed, SettingsError
 from fl_server.secagg.certificate import Certificate
 from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes
 from fl_server.secagg.policy import Memory
-from fl_server.store import write_file
+from fl_server.storage.files import write_file
 
 
 class Journal(Memory):

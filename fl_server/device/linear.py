@@ -25,6 +25,10 @@ class LinearTrainer:
         delta = (w - weights).astype(np.float32)
         return Update(delta=delta, loss=loss, examples=len(self._y))
 
+    def measure(self, weights: Floats, model: bytes) -> Update:
+        """How well the global weights do; no coordinate of an update."""
+        return Update(np.zeros(0, np.float32), loss=self.loss(weights), examples=len(self._y))
+
     def loss(self, w: np.ndarray[tuple[int], np.dtype[np.float64]] | Floats) -> float:
         """The mean squared error, halved."""
         return float(np.mean((self._x @ w - self._y) ** 2) / 2)

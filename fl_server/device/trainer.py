@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,15 @@ class Trainer(Protocol):
 
     def train(self, weights: Floats, model: bytes) -> Update:
         """What local training changes     weights: float32 [d]; model: the bytes of its file"""
+        ...
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """A trainer that can also tell how well weights do, for evaluations."""
+
+    def measure(self, weights: Floats, model: bytes) -> Update:
+        """Loss and counts of the device's examples, and an update of no coordinates."""
         ...
 
 
@@ -100,6 +109,17 @@ class LiteTrainer:
             delta=flatten(session) - weights,
             weight=self._size if self._weight == "examples" else 1,
             loss=float(np.mean(first_losses)) if loss is None else loss,
+            correct=correct,
+            examples=self._size,
+        )
+
+    def measure(self, weights: Floats, model: bytes) -> Update:
+        """Loss and correct answers of the global weights; no coordinate of an update."""
+        loss, correct = self._measure(self._open(model, weights))
+        return Update(
+            delta=np.zeros(0, np.float32),
+            weight=self._size if self._weight == "examples" else 1,
+            loss=loss or 0.0,
             correct=correct,
             examples=self._size,
         )

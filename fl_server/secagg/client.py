@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from fl_server.errors import (
     BadSignature,
     CohortTooSmall,
+    GivenUp,
     Malformed,
     SealBroken,
     SplitView,
@@ -42,6 +43,7 @@ from fl_server.secagg.messages import (
     SHARE_OF_B,
     SHARE_OF_S,
     Advert,
+    Agree,
     Agreement,
     CohortReply,
     Context,
@@ -50,6 +52,7 @@ from fl_server.secagg.messages import (
     SealedShares,
     SharesDown,
     SharesUp,
+    Vector,
 )
 from fl_server.secagg.pack import Words, pack
 from fl_server.secagg.params import Encoding
@@ -74,16 +77,22 @@ class Member:
         return self.certificate.subject.client
 
 
-@dataclass
+@dataclass(repr=False)
 class Secrets:
-    """All that must be erased after the reveal, or when the client gives up."""
+    """All that must be erased after the reveal, or when the client gives up. They are neither shown
+    nor kept anywhere: there is no text of them, and no pickle."""
 
     share_secret: bytearray
     mask_secret: bytearray
     b: bytearray
     shares: dict[int, tuple[bytearray, bytearray]] = field(default_factory=dict)
+    wiped: bool = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the secrets of a round are not kept")
 
     def wipe(self) -> None:
+        self.wiped = True
         wipe([self.share_secret, self.mask_secret, self.b])
         for pair in self.shares.values():
             wipe(pair)
@@ -117,6 +126,9 @@ class _State(Generic[Next]):
 
     def _answered(self, received: bytes) -> Next | None:
         if self._answer is None:
+            if self._client.secrets.wiped:
+                # What would come now would be masked by zeros.
+                raise GivenUp(f"{type(self).__name__}: the secrets of this round are erased")
             return None
         seen, answer = self._answer
         if hashlib.sha256(received).digest() != seen:
@@ -205,7 +217,8 @@ class Shared(_State["Masked"]):
         vector = _mask(client, session, words, shared)
         context = client.context
         client.memory.spend(context.task, context.model, hashlib.sha256(vector).digest())
-        return self._keep(received, Masked(client, session, shared, vector))
+        message = Vector(vector).to_bytes()
+        return self._keep(received, Masked(client, session, shared, message))
 
 
 class Masked(_State["Agreed"]):
@@ -226,7 +239,7 @@ class Masked(_State["Agreed"]):
         survivors = self.session.members(received)
         check_survivors(self.session, member.id, self._shared, survivors)
         statement = self.session.agreement(self._shared, survivors)
-        signature = member.identity.sign(labels.AGREE, statement)
+        signature = Agree(member.identity.sign(labels.AGREE, statement)).to_bytes()
         agreed = Agreed(self._client, self.session, self._shared, survivors, signature)
         return self._keep(received, agreed)
 
@@ -261,10 +274,10 @@ class Agreed(_State["Revealed"]):
 
     def _check_agreement(self, agreement: Agreement) -> None:
         statement = self.session.agreement(self._shared, self._survivors)
-        neighbours = set(self.session.neighbours(self._client.member.id)) & self._survivors
-        agreed = set()
+        me, params = self._client.member.id, self.session.params
+        agreed = {me}
         for signed in agreement.signed:
-            if signed.client not in neighbours or signed.client in agreed:
+            if signed.client not in self._survivors or signed.client in agreed:
                 continue
             try:
                 public = self.session.identities[signed.client]
@@ -272,10 +285,16 @@ class Agreed(_State["Revealed"]):
             except BadSignature:
                 continue
             agreed.add(signed.client)
-        needed = self.session.params.threshold
-        if len(agreed) < needed:
+        near = len(agreed & set(self.session.neighbours(me)))
+        if near < params.threshold:
             raise SplitView(
-                f"{len(agreed)} neighbours signed the survivor list shown here, {needed} are needed"
+                f"{near} neighbours signed the survivor list shown here, "
+                f"{params.threshold} are needed"
+            )
+        if len(agreed) < params.quorum:
+            raise SplitView(
+                f"{len(agreed)} clients signed the survivor list shown here, "
+                f"{params.quorum} are needed"
             )
 
     def _reveal(self) -> Reveal:
@@ -328,7 +347,7 @@ def _open_shares(client: _Client, session: Session, down: SharesDown) -> frozens
     """Keep the valid shares in the secrets; who shared (U2) comes out."""
     me = client.member.id
     shared = session.members(down.shared)
-    senders = sorted(shared - {me})
+    senders = sorted(shared & set(session.neighbours(me)))
     if me not in shared or len(senders) != len(down.sealed):
         raise Malformed(f"{len(down.sealed)} boxes from {len(senders)} clients that shared")
     if len(shared) < client.policy.cohort_floor:
@@ -368,7 +387,7 @@ def _mask(client: _Client, session: Session, words: Words, shared: frozenset[int
     """y = enc(x) + PRG(b) + sum of the pair masks, bit-packed."""
     me, bits, secrets = client.member.id, session.params.ring_bits, client.secrets
     masks = [(self_key(secrets.b, session.id, me, bits), 1)]
-    for other in sorted(shared - {me}):
+    for other in sorted(shared & set(session.neighbours(me))):
         secret = exchange(secrets.mask_secret, session.adverts[other].mask_key)
         masks.append((pair_key(secret, session.id, me, other, bits), pair_sign(me, other)))
     add_masks(words, masks)

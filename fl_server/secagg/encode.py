@@ -9,7 +9,8 @@ under the same mask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ class Update:
     loss: the mean loss before the update; correct, examples: counts, zero where they mean nothing
     """
 
-    delta: Floats
+    delta: Floats = field(repr=False)  # a log of it would be the end of its secrecy
     weight: int = 1
     loss: float = 0.0
     correct: int = 0
@@ -66,7 +67,8 @@ def encode(update: Update, params: Params, session: bytes, seed: bytes | bytearr
     encoding = params.encoding
     delta = np.asarray(update.delta)
     _check(update, delta, encoding)
-    norm = float(np.linalg.norm(delta.astype(np.float64)))
+    # Not by BLAS, whose threads get into each other's way where many devices share a process.
+    norm = math.sqrt(np.square(delta, dtype=np.float64).sum())
     scale = min(1.0, encoding.clip_norm / norm) if norm > 0 else 1.0
     kind = word_type(params.ring_bits).type
     words = np.empty(encoding.total_length, kind)

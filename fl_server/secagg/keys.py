@@ -54,13 +54,16 @@ def exchange(secret: bytes | bytearray, public: bytes) -> bytes:
         raise ProtocolError("a public key gives no shared secret") from None
 
 
-def check_point(public: bytes, what: str) -> None:
-    """Nothing, if every secret gives a shared secret with `public`.     raises BadKey
-
-    One point has one encoding here: with a second one a copied key would look like another.
-    """
+def check_canonical(public: bytes, what: str) -> None:
+    """Nothing, if this is the one encoding of its point: with a second one a copied key would look
+    like another.     raises BadKey"""
     if int.from_bytes(public, "little") >= _FIELD_PRIME:
         raise BadKey(f"{what}: the key is not in its canonical form")
+
+
+def check_point(public: bytes, what: str) -> None:
+    """Nothing, if every secret gives a shared secret with `public`.     raises BadKey"""
+    check_canonical(public, what)
     try:
         # Clamped secrets are multiples of 8: with a point of low order, any of them gives zero.
         exchange(bytes(KEY_SIZE), public)

@@ -16,6 +16,7 @@ AGREE = b"fl-sa/1 agree"
 CERTIFICATE = b"fl-sa/1 certificate"
 REVOCATION = b"fl-sa/1 revocation"
 ENROL = b"fl-sa/1 enrol"
+HANDOVER = b"fl-sa/1 handover"
 REQUEST = b"fl-sa/1 request"
 
 # `info` of HKDF; the salt is the session id.
@@ -31,6 +32,9 @@ SHARE_DIGEST = b"fl-sa/1 share digest"
 SHARED_SET = b"fl-sa/1 U2"
 SURVIVOR_SET = b"fl-sa/1 U3"
 TRANSCRIPT = b"fl-sa/1 transcript"
+RING = b"fl-sa/1 ring\x00"
+SHARD = b"fl-sa/1 shard"
+COHORT = b"fl-sa/1 cohort"
 
 # The one masked vector of a round.
 VECTOR_NAME = b"update"

@@ -8,7 +8,7 @@ from typing import Annotated
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.params import Params
 from fl_server.secagg.seal import BOX_SIZE
-from fl_server.secagg.shamir import SHARE_SIZE
+from fl_server.secagg.shamir import MOST_SHARES, SHARE_SIZE
 from fl_server.secagg.wire import (
     U8,
     U32,
@@ -19,16 +19,18 @@ from fl_server.secagg.wire import (
     Key,
     Message,
     Name,
+    Rest,
+    Seen,
     Signature,
     Sized,
     ToTheEnd,
 )
 
 DIGEST_SIZE = 16
-MOST_CLIENTS = 256
+MOST_CLIENTS = 10_000
 
-Box = Annotated[bytes, Fixed(BOX_SIZE)]
-ShareDigest = Annotated[bytes, Fixed(DIGEST_SIZE)]
+Box = Annotated[bytes, Fixed(BOX_SIZE), Seen.SEALED]
+ShareDigest = Annotated[bytes, Fixed(DIGEST_SIZE), Seen.HASHED]
 
 # What a reveal says about one neighbour.
 NOTHING = 0
@@ -85,16 +87,30 @@ class SharesUp(Message):
     """R1 up: 64 + 114k bytes, neighbours in order of their ids."""
 
     session: Digest
-    commitment: Digest
-    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares)]
+    commitment: Annotated[Digest, Seen.HASHED]
+    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares, MOST_SHARES)]
 
 
 @dataclass(frozen=True)
 class SharesDown(Message):
-    """R1 down: the bitmap of U2, and the boxes from its other members in order of their ids."""
+    """R1 down: the bitmap of U2, and the boxes from the neighbours in it in order of their ids."""
 
-    shared: Annotated[bytes, Sized(MOST_CLIENTS // 8)]
-    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares)]
+    shared: Annotated[bytes, Sized(-(-MOST_CLIENTS // 8))]
+    sealed: Annotated[tuple[SealedShares, ...], ToTheEnd(SealedShares, MOST_SHARES)]
+
+
+@dataclass(frozen=True)
+class Vector(Message):
+    """R2 up: the masked words, packed."""
+
+    words: Annotated[bytes, Rest(), Seen.MASKED]
+
+
+@dataclass(frozen=True)
+class Agree(Message):
+    """R3a up: a signature over (S, H(U2), H(U3))."""
+
+    signature: Signature
 
 
 @dataclass(frozen=True)
@@ -107,9 +123,9 @@ class Signed(Message):
 
 @dataclass(frozen=True)
 class Agreement(Message):
-    """R3a down: at least t signatures of neighbours."""
+    """R3a down: the signatures of all who signed."""
 
-    signed: Annotated[tuple[Signed, ...], ToTheEnd(Signed)]
+    signed: Annotated[tuple[Signed, ...], ToTheEnd(Signed, MOST_CLIENTS)]
 
 
 @dataclass(frozen=True)
@@ -117,11 +133,11 @@ class RevealedShare(Message):
     """34 bytes: which share, and the share, zeros where there is none."""
 
     kind: U8
-    share: Annotated[bytes, Fixed(SHARE_SIZE)]
+    share: Annotated[bytes, Fixed(SHARE_SIZE), Seen.REVEALED]
 
 
 @dataclass(frozen=True)
 class Reveal(Message):
     """R3b up: 34k bytes, neighbours in order of their ids."""
 
-    shares: Annotated[tuple[RevealedShare, ...], ToTheEnd(RevealedShare)]
+    shares: Annotated[tuple[RevealedShare, ...], ToTheEnd(RevealedShare, MOST_SHARES)]

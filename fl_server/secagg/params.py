@@ -53,6 +53,17 @@ class Params(Message):
     encoding: Encoding
 
     @property
+    def is_complete(self) -> bool:
+        """Whether everybody is everybody's neighbour."""
+        return self.neighbours == self.clients - 1
+
+    @property
+    def quorum(self) -> int:
+        """How many clients must share, upload and sign: two such sets of a cohort have more than a
+        third of it in common, so that no two lists of survivors both get their signatures."""
+        return max(self.threshold, least_threshold(self.clients - 1)) + 1
+
+    @property
     def vector_size(self) -> int:
         """Bytes of one masked vector."""
         return packed_size(self.encoding.total_length, self.ring_bits)

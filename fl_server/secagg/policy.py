@@ -19,6 +19,7 @@ from fl_server.errors import (
     TooFewSurvivors,
 )
 from fl_server.secagg.certificate import check_certificate, check_revocations
+from fl_server.secagg.graph import SECURITY_BITS, check_sparse
 from fl_server.secagg.messages import Advert, CohortReply, Context
 from fl_server.secagg.params import (
     PRG_AES128_CTR,
@@ -40,13 +41,15 @@ class Policy:
     cohort_floor: fewest clients in a cohort, and fewest that shared; below 20 is for tests and
     demonstrations · clip_norm, clip_value: the largest bounds of an update and of a coordinate that
     an offer may name: a looser clip would let one client's update stand out in the sum ·
-    max_weight: the same of its weight
+    max_weight: the same of its weight · sparse_bits: how unlikely, as a power of 1/2, it must be
+    that colluders can undo a client on a sparse graph; below 60 is for tests
     """
 
     cohort_floor: int = COHORT_FLOOR
     clip_norm: float = 100.0
     clip_value: float = 100.0
     max_weight: int = 1_000_000
+    sparse_bits: float = SECURITY_BITS
 
     def __post_init__(self) -> None:
         if self.cohort_floor < 2:
@@ -132,7 +135,7 @@ def check_cohort(
         raise CohortTooSmall(
             f"{len(reply.adverts)} clients in the cohort, the floor is {policy.cohort_floor}"
         )
-    _check_params(reply.params, encoding)
+    _check_params(reply.params, encoding, policy)
     if mine not in reply.adverts:
         raise SwappedKey("the cohort does not hold this client's own keys as it sent them")
     session = open_session(reply)
@@ -148,10 +151,15 @@ def check_survivors(
         raise NotASurvivor("the survivor list leaves this client out")
     if not survivors <= shared:
         raise TooFewSurvivors("the survivor list names clients that never shared")
+    params = session.params
     others = len(survivors & set(session.neighbours(me)))
-    if others < session.params.threshold:
+    if others < params.threshold:
         raise TooFewSurvivors(
-            f"{others} neighbours in the survivor list, {session.params.threshold} are needed"
+            f"{others} neighbours in the survivor list, {params.threshold} are needed"
+        )
+    if len(survivors) < params.quorum:
+        raise TooFewSurvivors(
+            f"{len(survivors)} clients in the survivor list, {params.quorum} are needed"
         )
 
 
@@ -167,9 +175,11 @@ def _check_context(context: Context, expected: Context) -> None:
         raise ModelMismatch("the session is of another tenant, population or task")
 
 
-def _check_params(params: Params, encoding: Encoding) -> None:
+def _check_params(params: Params, encoding: Encoding, policy: Policy) -> None:
     least = least_threshold(params.neighbours)
-    if not least <= params.threshold <= params.neighbours:
+    if not params.is_complete:
+        check_sparse(params, policy.sparse_bits)
+    elif not least <= params.threshold <= params.neighbours:
         raise ThresholdTooLow(
             f"threshold {params.threshold} of {params.neighbours} neighbours, "
             f"at least {least} is safe"

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from fl_server.errors import BadKey, KeysNotDistinct, Malformed
-from fl_server.secagg import labels
-from fl_server.secagg.keys import Identity, check_point, hashed, verify
-from fl_server.secagg.messages import DIGEST_SIZE, Advert, CohortReply, Context
+from fl_server.secagg import graph, labels
+from fl_server.secagg.keys import Identity, check_canonical, check_point, hashed, verify
+from fl_server.secagg.messages import DIGEST_SIZE, MOST_CLIENTS, Advert, CohortReply, Context
 from fl_server.secagg.params import Params
-from fl_server.secagg.shamir import MOST_SHARES
 
 
 @dataclass(frozen=True)
 class Session:
-    """One round of one cohort. Ids are sorted; on the complete graph all others are neighbours."""
+    """One round of one cohort. Ids are sorted."""
 
     context: Context
     params: Params
@@ -29,19 +29,22 @@ class Session:
     def ids(self) -> tuple[int, ...]:
         return tuple(sorted(self.adverts))
 
+    @cached_property
+    def _neighbours(self) -> dict[int, tuple[int, ...]]:
+        nonces = {client: advert.nonce for client, advert in self.adverts.items()}
+        return graph.neighbours(nonces, self.params)
+
     def neighbours(self, client: int) -> tuple[int, ...]:
         """The ids that `client` shares with, in order."""
-        return tuple(other for other in self.ids if other != client)
+        return self._neighbours[client]
 
     def share_x(self, owner: int, holder: int) -> int:
         """The x of the share that `holder` gets of `owner`'s secrets: its place from 1."""
-        return self.neighbours(owner).index(holder) + 1
+        return bisect_left(self.neighbours(owner), holder) + 1
 
     def bitmap(self, clients: Iterable[int]) -> bytes:
         """Bit i, lowest first, is set if the i-th id is one of `clients`."""
-        members = set(clients)
-        bits = sum(1 << i for i, client in enumerate(self.ids) if client in members)
-        return bits.to_bytes(-(-len(self.ids) // 8), "little")
+        return bitmap(self.ids, clients)
 
     def members(self, bitmap: bytes) -> frozenset[int]:
         """The ids of a bitmap.     raises Malformed"""
@@ -64,20 +67,31 @@ class Session:
         return hashed(labels.SHARE_DIGEST, self.id, place, share)[:DIGEST_SIZE]
 
 
+def bitmap(ids: Sequence[int], clients: Iterable[int]) -> bytes:
+    """Bit i, lowest first, is set if ids[i] is one of `clients`."""
+    members = set(clients)
+    bits = sum(1 << i for i, client in enumerate(ids) if client in members)
+    return bits.to_bytes(-(-len(ids) // 8), "little")
+
+
 def open_session(reply: CohortReply) -> Session:
-    """The session of a cohort     raises Malformed, KeysNotDistinct
+    """The session of a cohort     raises Malformed, BadKey, KeysNotDistinct
 
     Certificates are paired with adverts and their keys taken; whether they are valid is checked by
     whoever has an authority's key to check with.
     """
     ids = [advert.client for advert in reply.adverts]
-    if ids != sorted(set(ids)) or not 2 <= len(ids) <= MOST_SHARES + 1:
-        raise Malformed(f"{len(ids)} adverts, which must be 2 to 256, sorted, of distinct clients")
+    if ids != sorted(set(ids)) or not 2 <= len(ids) <= MOST_CLIENTS:
+        raise Malformed(f"{len(ids)} adverts, which must be sorted, of 2 or more distinct clients")
     if [c.subject.client for c in reply.certificates] != ids:
         raise Malformed("the certificates are not those of the adverts, in their order")
-    if reply.params.clients != len(ids) or reply.params.neighbours != len(ids) - 1:
-        raise Malformed(f"{len(ids)} adverts do not make the complete graph of the parameters")
+    params = reply.params
+    if params.clients != len(ids):
+        raise Malformed(f"{len(ids)} adverts, the parameters are of {params.clients} clients")
+    graph.check_shape(params)
     keys = [key for advert in reply.adverts for key in (advert.share_key, advert.mask_key)]
+    for key in keys:
+        check_canonical(key, "the cohort")
     if len(set(keys)) != len(keys):
         raise KeysNotDistinct("two of the advertised keys are the same")
     return Session(

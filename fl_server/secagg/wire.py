@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Annotated, Any, ClassVar, Protocol, Self, get_args, get_type_hints
 
 from fl_server.errors import Malformed
+
+
+class Seen(Enum):
+    """What whoever sees a field learns from it; the server sees all that is sent."""
+
+    PUBLIC = "what it says"
+    SEALED = "nothing: it is encrypted for one neighbour"
+    MASKED = "nothing but the sum over the survivors"
+    HASHED = "nothing: it is the hash of random bytes"
+    REVEALED = "one share of one of two secrets, once the survivors have agreed"
 
 
 class Message:
@@ -33,6 +45,20 @@ class Message:
         message = cls.read(reader)
         reader.done()
         return message
+
+    def seen(self) -> Iterator[tuple[Seen, bytes]]:
+        """All bytes of this message in order, each with what it tells; what a field is annotated
+        with, or, of a message in a message, that one's fields."""
+        for field, codec in _codecs(type(self)):
+            value = getattr(self, field)
+            if isinstance(codec, Nested):
+                yield from value.seen()
+            elif isinstance(codec, ToTheEnd | Counted):
+                yield Seen.PUBLIC, codec.put(value)[: codec.count_size]
+                for item in value:
+                    yield from item.seen()
+            else:
+                yield _seen(type(self), field), codec.put(value)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -100,6 +126,17 @@ class Fixed:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """All bytes that are left."""
+
+    def put(self, value: bytes) -> bytes:
+        return bytes(value)
+
+    def take(self, reader: Reader) -> bytes:
+        return reader.take(reader.left)
+
+
+@dataclass(frozen=True)
 class Sized:
     """At most `most` bytes after a 4-byte length."""
 
@@ -143,6 +180,7 @@ class Counted:
 
     item: type[Message]
     most: int
+    count_size: ClassVar[int] = 2
 
     def put(self, value: tuple[Message, ...]) -> bytes:
         if len(value) > self.most:
@@ -158,16 +196,20 @@ class Counted:
 
 @dataclass(frozen=True)
 class ToTheEnd:
-    """Messages of one kind up to the last byte, without a count."""
+    """At most `most` messages of one kind up to the last byte, without a count."""
 
     item: type[Message]
+    most: int
+    count_size: ClassVar[int] = 0
 
     def put(self, value: tuple[Message, ...]) -> bytes:
         return b"".join(m.to_bytes() for m in value)
 
     def take(self, reader: Reader) -> tuple[Message, ...]:
-        items = []
+        items: list[Message] = []
         while reader.left:
+            if len(items) == self.most:
+                raise Malformed(f"{reader.what}: more than {self.most} items")
             items.append(self.item.read(reader))
         return tuple(items)
 
@@ -202,6 +244,13 @@ def _codecs(cls: type[Message]) -> tuple[tuple[str, Codec], ...]:
         hints = get_type_hints(cls, include_extras=True)
         _known[cls] = tuple((f.name, _codec(hints[f.name])) for f in fields(cls))
     return _known[cls]
+
+
+def _seen(cls: type[Message], field: str) -> Seen:
+    """How a field is annotated; most say what they say."""
+    hint = get_type_hints(cls, include_extras=True)[field]
+    marks = [mark for mark in get_args(hint) if isinstance(mark, Seen)]
+    return marks[0] if marks else Seen.PUBLIC
 
 
 def _codec(hint: Any) -> Codec:

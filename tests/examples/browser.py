@@ -64,12 +64,19 @@ class Page:
         return found["result"].get("value")
 
     def until(self, expression: str) -> Any:
-        """The first true value of an expression, looked at once a frame."""
-        return self.evaluate(
+        """The first true value of an expression, looked at once a frame, on the page that a link
+        or a form may lead to."""
+        look = (
             "new Promise((found) => { const look = () => { let value;"
             f"try {{ value = {expression}; }} catch {{}}"
             "value ? found(value) : requestAnimationFrame(look); }; look(); })"
         )
+        while True:
+            try:
+                return self.evaluate(look)
+            except RuntimeError as error:
+                if "navigated" not in str(error):
+                    raise
 
     def drag(self, points: Sequence[tuple[float, float]]) -> None:
         """Press the mouse at the first point, move it along the others and let go at the last."""

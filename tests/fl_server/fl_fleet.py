@@ -18,10 +18,10 @@ from fl_people import seeded
 
 from fl_server.device import Device, Policy, Report
 from fl_server.device.linear import LinearTrainer, synthetic_device
+from fl_server.http.serving import Serving
 from fl_server.operator import Operator
 from fl_server.secagg.encode import SEED_SIZE, Update, encode
 from fl_server.secagg.run import Stage
-from fl_server.serving import Serving
 from fl_server.settings import Settings
 
 MODEL = b"a model file, opaque to the server"
@@ -40,6 +40,9 @@ class Keeping:
         assert model.startswith(MODEL)
         self.updates.append(self.trainer.train(weights, model))
         return self.updates[-1]
+
+    def measure(self, weights: np.ndarray, model: bytes) -> Update:
+        return self.trainer.measure(weights, model)
 
 
 class Drawn:
@@ -130,19 +133,22 @@ def task_settings(count: int, **changes: object) -> dict[str, object]:
 class Killable:
     """ms-serve as a process of its own, on a port that stays the same."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.port = 0
+        self._options = options
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "fl_server", "serve", "--folder", str(self.folder)]
-        command += ["--port", str(self.port), "--poll-s", "5"]
+        command += ["--port", str(self.port), "--poll-s", "5", *self._options]
         root = Path(__file__).parents[2]
         env = os.environ | {"PYTHONPATH": str(root)}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
         where = self.process.stderr.readline()
-        assert where.startswith("ms-serve: http://127.0.0.1:"), where
+        assert where.startswith(("ms-serve: http://127.0.0.1:", "ms-serve: https://127.0.0.1:")), (
+            where
+        )
         self.port = int(where.split(",")[0].rpartition(":")[2])
         self.authority = bytes.fromhex(where.split()[-1])
 

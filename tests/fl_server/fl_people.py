@@ -13,7 +13,7 @@ from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update, encode
 from fl_server.secagg.keys import Identity, RandomBytes
 from fl_server.secagg.messages import CohortReply, Context
-from fl_server.secagg.params import Encoding
+from fl_server.secagg.params import Encoding, Params, complete_graph
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.secagg.run import Stage, run_round
 from fl_server.secagg.server import Adverts, Agreements, Reveals, Total, Vectors
@@ -49,8 +49,12 @@ def subject_of(i: int, public: bytes, **changes: object) -> Subject:
     return Subject(**(fields | changes))
 
 
+def identity_seed(i: int) -> bytes:
+    return hashlib.sha256(f"identity {i}".encode()).digest()
+
+
 def identity_of(i: int) -> Identity:
-    return Identity(hashlib.sha256(f"identity {i}".encode()).digest())
+    return Identity(identity_seed(i))
 
 
 def member(i: int, **changes: object) -> Member:
@@ -128,8 +132,15 @@ class Table:
     """A round played stage by stage, so that a test can change what lies between two."""
 
     def __init__(
-        self, count: int = 6, context: Context = CONTEXT, floor: int = 2, **changes: object
+        self,
+        count: int = 6,
+        context: Context = CONTEXT,
+        floor: int = 2,
+        make_params: Callable[[int, Encoding], Params] = complete_graph,
+        policy: Policy | None = None,
+        **changes: object,
     ) -> None:
+        self.policy = policy
         self.people = {m.id: m for m in members(count)}
         self.ids = sorted(self.people)
         self.encoding = encoding_of(**({"length": 4} | changes))
@@ -138,15 +149,24 @@ class Table:
         # By stage and client, what happens to a message on its way to the server.
         self.tamper: dict[tuple[str, int], Callable[[bytes], bytes]] = {}
         self.draw = seeded("table")
+        self.draws: dict[int, list[bytes]] = {i: [] for i in self.ids}  # what each client drew
         self.adverts = Adverts(context, self.encoding, AUTHORITY.public)
         self.joined = {i: self.join(i, context, floor) for i in self.ids}
         for i in self.ids:
             self.adverts.receive(self.joined[i].message, self.people[i].certificate, NOW)
-        self.shares = self.adverts.close(self.draw(32), REVOCATIONS)
+        self.shares = self.adverts.close(self.draw(32), REVOCATIONS, make_params)
 
     def join(self, i: int, context: Context = CONTEXT, floor: int = 2) -> Advertised:
-        arguments = context, self.encoding, Policy(floor), self.memories[i], self.draw
+        policy = self.policy or Policy(floor)
+        arguments = context, self.encoding, policy, self.memories[i], self._draw_for(i)
         return join(self.people[i], *arguments)
+
+    def _draw_for(self, i: int) -> RandomBytes:
+        def draw(size: int) -> bytes:
+            self.draws[i].append(self.draw(size))
+            return self.draws[i][-1]
+
+        return draw
 
     def cohort(self, **changes: object) -> bytes:
         """The server's answer to the adverts, with fields of it changed."""

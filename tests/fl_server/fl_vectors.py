@@ -6,7 +6,7 @@ Every random byte is in them. Bytes are hexadecimal; ids, counts and words are n
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fl_people import (
     Table,
     encoding_of,
     identity_of,
+    identity_seed,
     seeded,
     subject_of,
 )
@@ -27,9 +28,18 @@ from fl_server.secagg import labels, mask, seal, shamir
 from fl_server.secagg.certificate import certify, revoke
 from fl_server.secagg.client import commitment
 from fl_server.secagg.encode import Update, checksum, encode
+from fl_server.secagg.graph import ring, security_bits
 from fl_server.secagg.keys import exchange, model_digest, public_of
+from fl_server.secagg.messages import SHARE_OF_B
 from fl_server.secagg.pack import pack
-from fl_server.secagg.params import complete_graph, least_ring_bits, least_threshold
+from fl_server.secagg.params import (
+    Encoding,
+    Params,
+    complete_graph,
+    least_ring_bits,
+    least_threshold,
+)
+from fl_server.secagg.policy import Policy
 from fl_server.secagg.session import merkle_root, sign_advert
 
 FOLDER = Path(__file__).parents[1] / "golden" / "secagg"
@@ -51,61 +61,85 @@ def boxes() -> dict[str, Any]:
         "merkle": _merkle(),
         "hashes": _hashes(),
         "encode": _encoding(),
+        "graph": _graph(),
     }
 
 
 def round_of_three() -> dict[str, Any]:
     """A whole round of three clients, of which all finish: every message, every secret."""
-    table = Table(3)
-    table.agree()
-    secrets = {i: _secrets(table, i) for i in table.ids}
-    cohort, survivors = table.shares.reply.hex(), table.agreements.reply.hex()
-    agreements = table.reveals.reply.hex()
+    return _round(Table(3))
+
+
+def round_with_drop_outs() -> dict[str, Any]:
+    """Of eight clients one never shares and one never uploads."""
+    table = Table(8, max_weight=5)
+    return _round(table, never_shares=table.ids[2], never_uploads=table.ids[5])
+
+
+def round_on_a_ring() -> dict[str, Any]:
+    """Nine clients with four neighbours each; no real cohort is so small."""
+
+    def four(clients: int, encoding: Encoding) -> Params:
+        return replace(complete_graph(clients, encoding), neighbours=4, threshold=3)
+
+    table = Table(9, make_params=four, policy=Policy(2, sparse_bits=0), value_bits=30, max_weight=9)
+    return _round(table)
+
+
+def _round(table: Table, never_shares: int = 0, never_uploads: int = 0) -> dict[str, Any]:
+    joined = dict(table.joined)
+    table.joined.pop(never_shares, None)
+    table.agree(without=(never_uploads,))
     reveals = {
-        i: state.receive_agreements(table.reveals.reply).message.hex()
+        i: state.receive_agreements(table.reveals.reply).message
         for i, state in table.agreed.items()
     }
-    for i in table.ids:
-        table.reveals.receive(i, bytes.fromhex(reveals[i]))
+    for i, message in reveals.items():
+        table.reveals.receive(i, message)
     total = table.reveals.close()
+    params = table.shares.session.params
     return {
         "authority": AUTHORITY.public.hex(),
         "context": asdict(CONTEXT) | {"model": CONTEXT.model.hex()},
         "now": NOW,
         "encoding": asdict(table.encoding),
+        "params": params.to_bytes().hex(),
         "session": total.session.id.hex(),
-        "cohort": cohort,
+        "cohort": table.shares.reply.hex(),
         "clients": {
-            str(i): {
-                **secrets[i],
-                "update": [float(x) for x in table.updates[i].delta],
-                "loss": table.updates[i].loss,
-                "correct": table.updates[i].correct,
-                "examples": table.updates[i].examples,
-                "advert": table.joined[i].message.hex(),
-                "shares": table.shared[i].message.hex(),
-                "boxes": table.vectors.reply(i).hex(),
-                "vector": table.masked[i].message.hex(),
-                "agree": table.agreed[i].message.hex(),
-                "reveal": reveals[i],
-            }
-            for i in table.ids
+            str(i): _client(table, i, joined[i].message, reveals.get(i)) for i in table.ids
         },
-        "survivors": survivors,
-        "agreements": agreements,
+        "survivors": table.agreements.reply.hex(),
+        "agreements": table.reveals.reply.hex(),
         "sum": [int(word) for word in total.words],
         "mean": [float(x) for x in total.mean().delta],
     }
 
 
-def _secrets(table: Table, i: int) -> dict[str, str]:
-    secrets = table.agreed[i]._client.secrets
-    return {
-        "identity": identity_of(table.ids.index(i)).public.hex(),
-        "share_secret": secrets.share_secret.hex(),
-        "mask_secret": secrets.mask_secret.hex(),
-        "b": secrets.b.hex(),
+def _client(table: Table, i: int, advert: bytes, reveal: bytes | None) -> dict[str, Any]:
+    """One client's round, as far as it went; `random` is all that it drew, in order."""
+    update = table.updates[i]
+    fields: dict[str, Any] = {
+        "identity_seed": identity_seed(table.ids.index(i)).hex(),
+        "certificate": table.people[i].certificate.to_bytes().hex(),
+        "random": [drawn.hex() for drawn in table.draws[i]],
+        "neighbours": list(table.shares.session.neighbours(i)),
+        "update": [float(x) for x in update.delta],
+        "weight": update.weight,
+        "loss": update.loss,
+        "correct": update.correct,
+        "examples": update.examples,
+        "advert": advert.hex(),
     }
+    if i in table.shared:
+        fields |= {"shares": table.shared[i].message.hex(), "boxes": table.vectors.reply(i).hex()}
+    if reveal is not None:
+        fields |= {
+            "vector": table.masked[i].message.hex(),
+            "agree": table.agreed[i].message.hex(),
+            "reveal": reveal.hex(),
+        }
+    return fields
 
 
 def _sizes() -> list[dict[str, int]]:
@@ -207,9 +241,17 @@ def _merkle() -> list[dict[str, Any]]:
 
 
 def _hashes() -> dict[str, str]:
+    session = Table(3).shares.session
     return {
         "model_digest_of_32_times_01_and_02": model_digest(b"\x01" * 32, b"\x02" * 32).hex(),
         "commitment_to_32_times_07": commitment(SESSION, b"\x07" * 32).hex(),
+        "digest_of_share_of_b_01_32_times_07_of_10_for_13": session.share_digest(
+            10, 13, SHARE_OF_B, b"\x01" + b"\x07" * 32
+        ).hex(),
+        "session_of_that_digest": session.id.hex(),
+        "agreement_of_all_to_all_but_16": session.agreement(
+            session.ids, [i for i in session.ids if i != 16]
+        ).hex(),
     }
 
 
@@ -232,7 +274,30 @@ def _encoding() -> dict[str, Any]:
     }
 
 
-FILES = {"boxes.json": boxes, "round_of_three.json": round_of_three}
+def _graph() -> dict[str, Any]:
+    nonces = {7 * i + 2: seeded(i)(16) for i in range(11)}
+    rows = [(256, 94, 71), (300, 90, 66), (1000, 160, 121), (10_000, 212, 159)]
+    return {
+        "nonces": {str(i): nonce.hex() for i, nonce in nonces.items()},
+        "ring_of_4": {str(i): list(near) for i, near in sorted(ring(nonces, 4).items())},
+        "security": [
+            {
+                "clients": n,
+                "neighbours": k,
+                "threshold": t,
+                "bits": round(security_bits(n, k, t), 6),
+            }
+            for n, k, t in rows
+        ],
+    }
+
+
+FILES = {
+    "boxes.json": boxes,
+    "round_of_three.json": round_of_three,
+    "round_with_drop_outs.json": round_with_drop_outs,
+    "round_on_a_ring.json": round_on_a_ring,
+}
 
 
 def text_of(name: str) -> str:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from fl_fleet import LENGTH, MODEL
 from fl_people import seeded
 
 from fl_server import messages as wire
-from fl_server import record
-from fl_server.clients import Caller, Clients
-from fl_server.enrolment import Authority
-from fl_server.rounds import Rounds
+from fl_server.access.clients import Caller, Clients
+from fl_server.access.tokens import Tokens
+from fl_server.authority.enrolment import Authority
+from fl_server.rounds import record
+from fl_server.rounds.rounds import Rounds
+from fl_server.rounds.uploads import Uploads
 from fl_server.secagg import labels
-from fl_server.secagg.client import Member, join
+from fl_server.secagg.client import Advertised, Member, join
+from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.settings import Settings, TaskSettings
-from fl_server.store import Store
+from fl_server.storage.store import Store
 
+T = TypeVar("T")
 START = np.zeros(LENGTH, np.float32)
 
 
@@ -54,19 +60,26 @@ class NeverTrains:
 class World:
     """A store, its rounds and some enrolled members; `now` is set by the test."""
 
-    def __init__(self, folder: Path, **task: object) -> None:
+    def __init__(self, folder: Path, database: str = "", files: str = "", **task: object) -> None:
         self.now = 1000.0
+        self.files = files
         self.settings = Settings(folder, clock=lambda: self.now, random=seeded("world"))
-        self.store = Store(folder)
+        self.store = Store(folder, database, files)
         self.authority = Authority(bytes(32))
         self.restart()
+        self.joined: dict[Caller, Advertised] = {}
         self.digest = self.store.put_blob(MODEL)
         self.rounds.create_task(TaskSettings(name="t", **task), self.digest, START)
 
     def restart(self) -> None:
-        arguments = self.store, self.authority, self.settings, "token"
-        self.clients = Clients(*arguments)
+        tokens = Tokens(self.store, self.settings, "admin", "token")
+        self.clients = Clients(self.store, self.authority, self.settings, tokens)
         self.rounds = Rounds(self.store, self.clients, self.settings)
+        self.uploads = Uploads(self.rounds, self.store)
+        self.rounds.resume()
+
+    def close(self) -> None:
+        self.store.close()
 
     def enrol(self, i: int) -> tuple[Member, Caller]:
         identity = Identity(bytes([i + 1]) * 32)
@@ -85,7 +98,29 @@ class World:
         answer = self.rounds.check_in(
             caller, wire.CheckIn(context.task, context.round, state.message)
         )
+        self.joined[caller] = state
         return caller, state, answer
+
+    def play(self, call: Callable[[Callable[[], T]], T] = lambda work: work()) -> None:
+        """Let all who have joined go through the round; `call` calls the server."""
+        updates = {c: Update(np.full(LENGTH, 0.25, np.float32), 1, 0.5, 1, 2) for c in self.joined}
+        states = dict(self.joined)
+        for caller, state in states.items():
+            again = wire.CheckIn("t", 1, state.message)
+            reply = call(lambda c=caller, m=again: self.rounds.check_in(c, m))
+            session = reply.body.hex()
+        for after, stage, step in (
+            ("advertise", "share", lambda c, s, r: s.receive_cohort(r, self.now)),
+            ("share", "vector", lambda c, s, r: s.receive_shares(r, updates[c])),
+            ("vector", "agree", lambda c, s, r: s.receive_survivors(r)),
+            ("agree", "reveal", lambda c, s, r: s.receive_agreements(r)),
+        ):
+            for caller, state in states.items():
+                reply = call(lambda c=caller, a=after: self.rounds.get(c, session, a))
+                states[caller] = step(caller, state, reply)
+            for caller, state in states.items():
+                message = state.message
+                call(lambda c=caller, st=stage, m=message: self.rounds.put(c, session, st, m))
 
     def stages(self) -> list[str]:
         return [entry["stage"] for entry in record.of_task(self.store, "t")]

@@ -92,7 +92,15 @@ def test_a_wrong_setting_of_a_task_is_refused_with_the_settings_there_are(tmp_pa
 
 
 def test_every_option_is_explained(capsys):
-    for command in ([serve], [serve, "task"], [serve, "status"], [client], [simulate]):
+    for command in (
+        [serve],
+        [serve, "task"],
+        [serve, "status"],
+        [serve, "token"],
+        [serve, "audit"],
+        [client],
+        [simulate],
+    ):
         with pytest.raises(SystemExit):
             command[0]([*command[1:], "--help"])
         options = capsys.readouterr().out.split("examples:")[0].split("options:")[1]
@@ -113,7 +121,7 @@ def test_simulate_reports_figures_as_json(capsys):
 def test_the_server_imports_neither_ir_nor_cloud_nor_converter():
     root = Path(__file__).parents[2]
     code = (
-        "import sys, fl_server.app, fl_server.cli, fl_server.device, fl_server.simulation;"
+        "import sys, fl_server.http.app, fl_server.cli, fl_server.device, fl_server.simulation;"
         "print([m for m in ('ir','cloud','converter','lite_runtime') if m in sys.modules])"
     )
     command = [sys.executable, "-c", code]
@@ -139,6 +147,9 @@ def test_the_protocol_works_without_the_web_framework():
         (["--database", "nope://x:secret@h"], 1, "the database cannot be used: "),
         (["--database", "sqlite:////proc/none"], 1, "unable to open database file"),
         (["--tls-cert", "none.pem"], 1, "none.pem: no certificate with its key in PEM (No such"),
+        (["--workers", "2"], 1, "2 workers need --database postgresql://…; SQLite is for one"),
+        (["--workers", "0"], 1, "workers is 0, want 1 or more"),
+        (["--files", "nowhere://x"], 1, "files at nowhere://…: Protocol not known: nowhere"),
         (["--tls-key", "k.pem"], 1, "--tls-key k.pem needs --tls-cert"),
         (["--tenant", "\udcff"], 1, "want 1 to 64 bytes of text"),
         (["status", "--token", "t", "--server", "http://[::1"], 1, "want http://HOST:PORT"),

@@ -10,14 +10,16 @@ from fl_people import seeded
 from fl_world import START, World
 from sqlalchemy.exc import IntegrityError
 
-from fl_server import errors, record, transcript
+from fl_server import errors
 from fl_server import messages as wire
-from fl_server.clients import Caller, StaleCounter
+from fl_server.access.clients import Caller, StaleCounter
+from fl_server.rounds import record
 from fl_server.secagg import labels
 from fl_server.secagg.client import join
 from fl_server.secagg.encode import Update
 from fl_server.secagg.messages import BAD_SHARE, Reveal
 from fl_server.secagg.policy import Memory, Policy
+from fl_server.storage import transcript
 
 
 def test_a_round_that_too_few_join_fails_and_another_opens(tmp_path):

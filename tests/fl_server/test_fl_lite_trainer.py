@@ -65,6 +65,24 @@ def test_training_repeats_bit_for_bit_and_improves(model):
     assert trainer.evaluate(weights + updates[0].delta, model) == after.correct / 60
 
 
+def test_measuring_changes_no_weight_and_gives_what_training_gives_before_it_trains(model):
+    weights, trainer = initial_weights(model), LiteTrainer(examples(0))
+    measured, trained = trainer.measure(weights, model), trainer.train(weights, model)
+    assert measured.delta.shape == (0,)
+    assert (measured.correct, measured.examples) == (trained.correct, 60)
+    assert measured.loss == trained.loss > 0
+
+
+def test_an_evaluation_of_a_real_model_tells_the_accuracy_on_all_devices(model):
+    weights, trainers = initial_weights(model), [LiteTrainer(examples(i)) for i in range(3)]
+    settings = task_settings(3, kind="evaluate")
+    result = simulate(trainers, model, weights, cohort_floor=3, settings=settings)
+    (entry,) = result.status["rounds"]
+    assert entry["correct"] == sum(t.measure(weights, model).correct for t in trainers)
+    assert entry["examples"] == 180
+    np.testing.assert_array_equal(result.weights, weights)
+
+
 def test_the_proximal_term_is_the_gradient_step_of_fedprox(model):
     weights, data, mu, rate = initial_weights(model), examples(0, 48), 0.5, 0.3
     found = LiteTrainer(data, epochs=2, seed=3, proximal=mu).train(weights, model).delta

@@ -17,12 +17,13 @@ from fl_fleet import (
     serving,
     task_settings,
 )
+from fl_world import World
 
-from fl_server import transcript
 from fl_server.secagg.encode import Mean, decode
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.run import Stage
 from fl_server.settings import TaskSettings
+from fl_server.storage import transcript
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.average import FedAvg
 
@@ -75,6 +76,54 @@ def test_the_new_weights_are_plain_federated_averaging_bit_for_bit_with_drop_out
     assert events == ["opened", "advertise", "share", "vector", "agree", "finished"]
 
 
+def test_a_cohort_in_shards_gives_the_average_over_all_of_them(tmp_path):
+    with serving(tmp_path) as server, server.operator() as operator:
+        settings = task_settings(10, shard_size=5, share_s=1.5, vector_s=1.5)
+        operator.create_task("shards", MODEL, START, **settings)
+        fleet = fleet_of(server, tmp_path, 10, stop_after={3: Stage.SHARE})
+        reports = fleet.run()
+        (entry,) = operator.status("shards")["rounds"]
+        after = operator.weights("shards")
+        lines = [json.loads(line) for line in operator.transcript("shards", 1)]
+    assert (entry["shards"], entry["lost"], entry["survivors"]) == (2, [], 9)
+    place = {device.id: i for i, device in enumerate(fleet.devices)}
+    means = []
+    for shard in lines[1]["shards"]:
+        alive = [place[client] for client in shard["clients"] if place[client] != 3]
+        means.append(expected_mean(fleet, alive, 5, bytes.fromhex(shard["session"])))
+    expected = sum(mean.delta * mean.clients for mean in means) / 9
+    np.testing.assert_allclose(after, expected, rtol=0, atol=1e-7)
+    assert [len(signed) > 0 for signed in lines[4]["signed"]] == [True, True]
+    assert [device[0].outcome for i, device in enumerate(reports) if i != 3] == ["done"] * 9
+
+
+def test_shards_are_the_same_when_a_server_comes_back(tmp_path):
+    world = World(tmp_path, min_cohort=8, target_cohort=8, shard_size=4)
+    joined = [world.join(i) for i in range(8)]
+    before = world.rounds.live("t").session
+    replies = [world.rounds.get(caller, before.id.hex(), "advertise") for caller, *_ in joined]
+    world.restart()
+    after = world.rounds.live("t").session
+    assert after.id == before.id
+    assert [s.id for s in after.sessions] == [s.id for s in before.sessions]
+    assert len(before.sessions) == 2
+    again = [world.rounds.get(caller, after.id.hex(), "advertise") for caller, *_ in joined]
+    assert again == replies
+    assert len(set(replies)) == 2
+
+
+@pytest.mark.parametrize(("clip_value", "warned"), [(0.01, True), (5.0, False)])
+def test_an_operator_is_told_where_updates_are_clamped(tmp_path, caplog, clip_value, warned):
+    with serving(tmp_path) as server, server.operator() as operator:
+        settings = task_settings(3, clip_value=clip_value)
+        operator.create_task("narrow", MODEL, START, **settings)
+        fleet_of(server, tmp_path, 3).run()
+        (entry,) = operator.status("narrow")["rounds"]
+    assert (entry["saturated"] > 0) == warned
+    line = f"round 1: {entry['saturated']} coordinates of 3 clients were clamped to 0.01"
+    assert (line in caplog.text) == warned
+
+
 def test_rounds_follow_each_other_and_the_loss_falls(tmp_path):
     with serving(tmp_path) as server, server.operator() as operator:
         operator.create_task("learn", MODEL, START, **task_settings(4, rounds=3))
@@ -125,9 +174,9 @@ def test_a_connection_that_breaks_again_and_again_changes_nothing(tmp_path):
         np.testing.assert_array_equal(after[index + 1], expected)
 
 
-def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path):
+def test_a_server_killed_in_every_stage_resumes_and_the_round_is_exact(tmp_path, database):
     count = 4
-    server = Killable(tmp_path / "server")
+    server = Killable(tmp_path / "server", *(["--database", database] if database else []))
     lock, seen = threading.Lock(), dict.fromkeys(Stage, 0)
 
     def kill_halfway(i: int, stage: Stage) -> None:

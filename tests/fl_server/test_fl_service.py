@@ -257,7 +257,8 @@ def test_a_model_can_be_fetched_in_ranges(server, enrolled):
     [
         ({"min_cohort": 1}, "min_cohort"),
         ({"min_cohort": 30, "target_cohort": 20}, "below min_cohort 30"),
-        ({"value_bits": 32, "max_weight": 2**31 - 1, "target_cohort": 256}, "takes 71 bits"),
+        ({"value_bits": 32, "max_weight": 2**31 - 1, "target_cohort": 256}, "takes 70 bits"),
+        ({"shard_size": 2}, "shard_size"),  # of three clients one would be alone
         ({"colour": "red"}, "colour"),
         ({"clip_norm": -1}, "clip_norm"),
         ({"population": "x" * 65}, "population"),

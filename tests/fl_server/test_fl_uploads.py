@@ -14,11 +14,9 @@ from fl_world import START, World, enrolment, identity_of
 
 from fl_server import errors
 from fl_server import messages as wire
-from fl_server import uploads as uploads_module
 from fl_server.device import http
 from fl_server.secagg import labels
 from fl_server.secagg.encode import Update
-from fl_server.uploads import Uploads
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def test_rounds_whose_vectors_come_in_parts_are_those_of_whole_ones(tmp_path, mo
             reports = fleet_of(server, folder, 4).run()
             found.append(operator.weights("parts"))
         assert all([r.outcome for r in device] == ["done", "done"] for device in reports)
-        assert not list((folder / "server/vectors").rglob("*.part"))
+        assert not list((folder / "server/vectors").rglob("*.parts/*"))
     # Rounding is drawn anew in each session: the two means differ by less than two of its steps.
     np.testing.assert_allclose(found[0], found[1], atol=2 * 2 * 2 / (2**16 - 1))
     assert np.abs(found[0]).max() > 0.1
@@ -57,8 +55,10 @@ def test_parts_whose_answers_are_lost_are_not_taken_twice(tmp_path):
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_server_killed_between_parts_goes_on_from_what_it_acknowledged(tmp_path, monkeypatch):
-    server = Killable(tmp_path / "server")
+def test_a_server_killed_between_parts_goes_on_from_what_it_acknowledged(
+    tmp_path, monkeypatch, database
+):
+    server = Killable(tmp_path / "server", *(["--database", database] if database else []))
     put_part, lock, begun = http.Http._put_part, threading.Lock(), []
 
     def dies_now_and_then(self, path, data, part):
@@ -84,10 +84,9 @@ def test_a_server_killed_between_parts_goes_on_from_what_it_acknowledged(tmp_pat
     assert sorted(begun) == sorted([0, 16, 32, 48] * 3)  # no part was sent again from the start
 
 
-@pytest.fixture
-def masked(tmp_path):
+def masked_world(folder, database=""):
     """A world whose round awaits vectors, its session, and three callers with their states."""
-    world = World(tmp_path, min_cohort=2, target_cohort=3)
+    world = World(folder, database, min_cohort=2, target_cohort=3)
     joined = [world.join(i) for i in range(3)]
     for caller, state, _ in joined:
         again = wire.CheckIn("t", 1, state.message)
@@ -106,6 +105,11 @@ def masked(tmp_path):
 
 
 @pytest.fixture
+def masked(tmp_path):
+    return masked_world(tmp_path)
+
+
+@pytest.fixture
 def open_round(masked):
     """The same with the callers' vectors alone."""
     world, session, states = masked
@@ -119,10 +123,9 @@ def part(vector: bytes, first: int, last: int, whole: bytes | None = None) -> wi
 
 def test_what_was_acknowledged_is_there_after_a_restart(open_round):
     world, session, ((caller, vector), *others) = open_round
-    uploads = Uploads(world.rounds)
-    uploads.put(caller, session, part(vector, 0, 20), vector[:20])
+    world.uploads.put(caller, session, part(vector, 0, 20), vector[:20])
     world.restart()
-    uploads = Uploads(world.rounds)
+    uploads = world.uploads
     assert uploads.offset(caller, session) == 20
     uploads.put(caller, session, part(vector, 20, len(vector)), vector[20:])
     assert uploads.offset(caller, session) is None
@@ -134,7 +137,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(open_round):
 
 def test_a_server_that_dies_before_the_round_has_the_vector_takes_the_last_part_again(open_round):
     world, session, ((caller, vector), *_) = open_round
-    uploads, put = Uploads(world.rounds), world.rounds.put
+    uploads, put = world.uploads, world.rounds.put
     uploads.put(caller, session, part(vector, 0, 20), vector[:20])
 
     def dies(*_: object) -> None:
@@ -151,16 +154,16 @@ def test_a_server_that_dies_before_the_round_has_the_vector_takes_the_last_part_
 
 def test_a_part_that_is_written_while_the_round_ends_leaves_nothing(open_round, monkeypatch):
     world, session, ((caller, vector), *_) = open_round
-    append = uploads_module._append
+    write = world.store.files.write
 
-    def slow(path, digest, body):
+    def slow(name, body):
         world.rounds.stop_task("t")
-        append(path, digest, body)
+        write(name, body)
 
-    monkeypatch.setattr(uploads_module, "_append", slow)
+    monkeypatch.setattr(world.store.files, "write", slow)
     with pytest.raises(errors.Gone):
-        Uploads(world.rounds).put(caller, session, part(vector, 0, 8), vector[:8])
-    assert not list(world.store.folder.rglob("*.part"))
+        world.uploads.put(caller, session, part(vector, 0, 8), vector[:8])
+    assert not [path for path in world.store.folder.rglob("*.parts/*") if path.is_file()]
 
 
 def test_a_refusal_without_a_body_says_what_it_is(tmp_path):
@@ -173,7 +176,7 @@ def test_a_refusal_without_a_body_says_what_it_is(tmp_path):
 
 def test_a_part_goes_where_the_ones_before_it_end(open_round):
     world, session, ((caller, vector), *_) = open_round
-    uploads = Uploads(world.rounds)
+    uploads = world.uploads
     with pytest.raises(errors.WrongOffset, match="begins at byte 8, want 0"):
         uploads.put(caller, session, part(vector, 8, 16), vector[8:16])
     uploads.put(caller, session, part(vector, 0, 8), vector[:8])
@@ -186,7 +189,7 @@ def test_a_part_goes_where_the_ones_before_it_end(open_round):
 
 def test_the_first_part_fixes_the_vector(open_round):
     world, session, ((caller, vector), *_) = open_round
-    uploads, other = Uploads(world.rounds), bytes(len(vector))
+    uploads, other = world.uploads, bytes(len(vector))
     uploads.put(caller, session, part(vector, 0, 8), vector[:8])
     with pytest.raises(errors.StageReplayed, match="of another vector"):
         uploads.put(caller, session, part(other, 8, len(other)), other[8:])
@@ -197,7 +200,7 @@ def test_the_first_part_fixes_the_vector(open_round):
 
 def test_parts_without_their_digest_begin_anew(open_round):
     world, session, ((caller, vector), *_) = open_round
-    uploads, damaged = Uploads(world.rounds), bytes(len(vector))
+    uploads, damaged = world.uploads, bytes(len(vector))
     with pytest.raises(errors.Malformed, match="do not have the digest"):
         uploads.put(caller, session, part(damaged, 0, len(vector), whole=vector), damaged)
     assert uploads.offset(caller, session) == 0
@@ -208,7 +211,7 @@ def test_parts_without_their_digest_begin_anew(open_round):
 
 def test_a_part_that_comes_when_the_stage_is_over_is_refused(open_round):
     world, session, ((late, vector), *others) = open_round
-    uploads = Uploads(world.rounds)
+    uploads = world.uploads
     uploads.put(late, session, part(vector, 0, 8), vector[:8])
     for other, whole in others:
         world.rounds.put(other, session, "vector", whole)
@@ -232,7 +235,7 @@ def test_a_vector_that_is_in_the_sum_may_come_again_when_the_round_is_finished(m
     for caller, state in revealed:
         rounds.put(caller, session, "reveal", state.message)
     assert world.stages() == ["finished"]
-    uploads, (caller, _), stranger = Uploads(rounds), states[0], world.enrol(7)[1]
+    uploads, (caller, _), stranger = world.uploads, states[0], world.enrol(7)[1]
     last = part(vector, 32, len(vector))
     uploads.put(caller, session, last, vector[32:])
     rounds.put(caller, session, "vector", vector)

@@ -1,0 +1,24 @@
+package mindspan.device;
+
+import mindspan.messages.Context;
+import mindspan.messages.Encoding;
+import mindspan.messages.Malformed;
+import mindspan.messages.Reader;
+
+/** A round to join: what to download, how the update will be encoded, and the cohort's size. */
+record Offer(
+    Context context,
+    byte[] model,
+    byte[] weights,
+    Encoding encoding,
+    int minCohort,
+    int targetCohort) {
+  static Offer parse(byte[] bytes) throws Malformed {
+    Reader in = new Reader(bytes, "offer");
+    Offer offer =
+        new Offer(
+            Context.read(in), in.take(32), in.take(32), Encoding.read(in), in.u16(), in.u16());
+    in.done();
+    return offer;
+  }
+}

@@ -1,0 +1,240 @@
+"""Who may call: enrolment, the signature on each request, revocation."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select, update
+
+from fl_server import messages as wire
+from fl_server.access.tokens import Tokens
+from fl_server.authority.attestation import attest
+from fl_server.authority.enrolment import Authority
+from fl_server.authority.registry import Registry
+from fl_server.errors import BadSignature, CertificateNeeded, NotFound, Unauthorised
+from fl_server.secagg import labels
+from fl_server.secagg.certificate import Certificate, RevocationList
+from fl_server.secagg.keys import verify
+from fl_server.settings import Settings
+from fl_server.storage import audit
+from fl_server.storage.store import Store
+from fl_server.storage.tables import clients, facts
+
+_HEADER = re.compile(rf"{wire.SCHEME} ([0-9]{{1,10}}) ([0-9]{{1,19}}) ([0-9a-f]{{128}})")
+# Counters are nanoseconds: a device's bound is written once a minute.
+_COUNTER_LEASE = 60 * 10**9
+_REVOCATION_NUMBER = "revocation number"
+_number_query = select(facts.c.value).where(facts.c.name == _REVOCATION_NUMBER)
+
+
+class StaleCounter(Unauthorised):
+    """The request, or a later one, was seen before. `last` is the counter that must be exceeded."""
+
+    def __init__(self, counter: int, last: int) -> None:
+        super().__init__(f"counter {counter} is not above {last}: the request is a replay")
+        self.last = last
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A client whose request signature was checked."""
+
+    id: int
+    population: str
+    certificate: Certificate
+
+    @property
+    def tenant(self) -> str:
+        return self.certificate.subject.tenant
+
+
+class Clients:
+    """The enrolled clients of a server."""
+
+    def __init__(
+        self, store: Store, authority: Authority | Registry, settings: Settings, tokens: Tokens
+    ) -> None:
+        self._store = store
+        self._authority = authority
+        self._settings = settings
+        self._tokens = tokens
+        self._lock = threading.Lock()
+        self._counters: dict[int, int] = {}
+
+    def authority_public(self, within: Connection | None = None) -> bytes:
+        """The key that certificates are checked with."""
+        authority = self._authority
+        return authority.public(within) if isinstance(authority, Registry) else authority.public
+
+    def enrol(self, request: wire.Enrol) -> wire.Enrolled | None:
+        """A certificate for a new identity, or again the one it has; a new one when that runs out.
+        None while an authority apart from the server has yet to sign it.
+
+        The evidence is a token; a hook may want more.
+        raises Unauthorised, Forbidden, BadSignature
+        """
+        actor = self._tokens.actor(request.evidence.decode("latin-1"))
+        actor.check("enrol")
+        tenant = actor.tenant or self._settings.tenant
+        verify(request.public_key, labels.ENROL, request.signed, request.signature, "enrolment")
+        if isinstance(self._authority, Authority):
+            attest(self._settings.attest, request, tenant)
+        with self._store.begin() as db:
+            found = db.execute(
+                select(clients).where(clients.c.public_key == request.public_key)
+            ).first()
+            if found is not None and found.revoked:
+                raise Unauthorised("this identity is revoked")
+            if found is not None:
+                if found.population != request.population:
+                    raise Unauthorised(f"this identity is of population {found.population}")
+                if found.certificate:
+                    certificate = Certificate.from_bytes(found.certificate)
+                    if certificate.subject.tenant != tenant:
+                        raise Unauthorised("this identity is another tenant's")
+                    if self._settings.clock() < certificate.subject.not_after:
+                        return wire.Enrolled(certificate, self.authority_public(db))
+                return self._certify(db, found.id, tenant, request)
+            values = {"public_key": request.public_key, "population": request.population}
+            inserted = db.execute(clients.insert().values(certificate=b"", **values))
+            (client,) = inserted.inserted_primary_key or (0,)
+            where = {"tenant": tenant, "population": request.population}
+            what = "enrolled a client"
+            now = self._settings.clock()
+            audit.append(self._store, db, now, actor.name, what, client=client, **where)
+            return self._certify(db, client, tenant, request)
+
+    def authenticate(
+        self, header: str, method: str, target: str, body: bytes, part: wire.Part | None = None
+    ) -> Caller:
+        """Who signed the request.     raises Unauthorised"""
+        client, counter, signature = _parse(header)
+        signed = wire.request_signed(method, target, counter, body, part)
+        if self._store.is_shared:
+            row = self._count_and_check(client, counter, signed, signature)
+        else:
+            with self._store.read() as db:
+                found = db.execute(select(clients).where(clients.c.id == client)).first()
+            row = _check(found, client, signed, signature)
+            self._use_counter(client, counter, row.counter)
+        return Caller(client, row.population, Certificate.from_bytes(row.certificate))
+
+    def _count_and_check(
+        self, client: int, counter: int, signed: bytes, signature: bytes
+    ) -> Row[Any]:
+        """The client's row, its counter written; nothing is where the signature does not verify.
+
+        raises Unauthorised, StaleCounter
+        """
+        newer = (clients.c.id == client) & (clients.c.counter < counter)
+        with self._store.begin() as db:
+            change = update(clients).where(newer).values(counter=counter).returning(clients)
+            row = db.execute(change).first()
+            if row is None:
+                kept = db.execute(select(clients).where(clients.c.id == client)).first()
+                raise StaleCounter(counter, _check(kept, client, signed, signature).counter)
+            return _check(row, client, signed, signature)
+
+    def _certify(
+        self, db: Connection, client: int, tenant: str, request: wire.Enrol
+    ) -> wire.Enrolled | None:
+        now, days = self._settings.clock(), self._settings.certificate_days
+        if isinstance(self._authority, Registry):
+            self._authority.ask(db, client, tenant, request.to_bytes(), now)
+            return None
+        certificate = self._authority.certify(
+            client, request.public_key, tenant, request.population, now, days
+        )
+        row = clients.c.id == client
+        db.execute(update(clients).where(row).values(certificate=certificate.to_bytes()))
+        return wire.Enrolled(certificate, self._authority.public)
+
+    def _use_counter(self, client: int, counter: int, kept: int) -> None:
+        """Take each counter once, over restarts and in all workers.     raises StaleCounter
+
+        The only process at a database keeps a bound there that is ahead of what was seen, so that
+        few requests wait for the disk; after a restart a device is told the bound and goes on from
+        there. Workers that share a database write each counter.
+        """
+        with self._lock:
+            last = self._counters.get(client, kept)
+            if counter <= last:
+                raise StaleCounter(counter, last)
+            if counter > kept:
+                ahead = min(counter + _COUNTER_LEASE, 2**63 - 1)
+                with self._store.begin() as db:
+                    db.execute(update(clients).where(clients.c.id == client).values(counter=ahead))
+            self._counters[client] = counter
+
+    def certificate(self, client: int, within: Connection | None = None) -> Certificate:
+        """The certificate of an enrolled client.     raises NotFound"""
+        with self._store.read(within) as db:
+            found = db.scalar(select(clients.c.certificate).where(clients.c.id == client))
+        if found is None:
+            raise NotFound(f"there is no client {client}")
+        return Certificate.from_bytes(found)
+
+    def revoke(self, client: int) -> None:
+        """Let a client in no longer.     raises NotFound"""
+        self.certificate(client)
+        with self._store.begin() as db:
+            db.execute(update(clients).where(clients.c.id == client).values(revoked=True))
+            number = int(db.scalar(_number_query) or 0) + 1
+            db.execute(facts.delete().where(facts.c.name == _REVOCATION_NUMBER))
+            db.execute(facts.insert().values(name=_REVOCATION_NUMBER, value=str(number)))
+
+    def revocations(self, within: Connection | None = None) -> RevocationList:
+        """The authority's list of today.     raises RoundFailed"""
+        if isinstance(self._authority, Registry):
+            return self._authority.revocations(within)
+        with self._store.read(within) as db:
+            number = int(db.scalar(_number_query) or 0)
+            revoked = set(db.scalars(select(clients.c.id).where(clients.c.revoked)))
+        return self._authority.revoke(number, revoked)
+
+    def fleet(self) -> dict[str, int]:
+        """Clients that are enrolled, were heard of in the last day and hour, and are revoked."""
+        now, number = self._settings.clock(), func.count()
+        asked = {"enrolled": clients.c.revoked.is_(False), "revoked": clients.c.revoked}
+        # Devices count in nanoseconds of their clocks, so a counter tells when they last called.
+        for name, seconds in (("day", 86400), ("hour", 3600)):
+            asked[name] = clients.c.counter >= int((now - seconds) * 10**9)
+        with self._store.read() as db:
+            return {name: int(db.scalar(select(number).where(w)) or 0) for name, w in asked.items()}
+
+    def count(self) -> int:
+        """Enrolled clients that are not revoked."""
+        with self._store.read() as db:
+            query = select(func.count()).where(clients.c.revoked.is_(False))
+            return int(db.scalar(query) or 0)
+
+
+def _check(row: Row[Any] | None, client: int, signed: bytes, signature: bytes) -> Row[Any]:
+    """The row, if its client may call and has signed.     raises Unauthorised"""
+    if row is None or row.revoked:
+        raise Unauthorised("the request is not of an enrolled client")
+    if not row.certificate:
+        raise CertificateNeeded(f"client {client} has no certificate; enrol for one")
+    try:
+        verify(row.public_key, labels.REQUEST, signed, signature, "request")
+    except BadSignature as error:
+        raise Unauthorised(str(error)) from None
+    return row
+
+
+def claimed_client(header: str) -> int:
+    """Whom an authorization header names; nothing is proven by that.     raises Unauthorised"""
+    return _parse(header)[0]
+
+
+def _parse(header: str) -> tuple[int, int, bytes]:
+    found = _HEADER.fullmatch(header)
+    if found is None:
+        raise Unauthorised(f"an {wire.AUTHORIZATION} header of scheme {wire.SCHEME} is needed")
+    client, counter, signature = found.groups()
+    if int(client) >= 2**31 or int(counter) >= 2**63:
+        raise Unauthorised("client or counter is out of range")
+    return int(client), int(counter), bytes.fromhex(signature)

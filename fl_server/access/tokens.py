@@ -1,0 +1,132 @@
+"""Who may operate the server: tokens with scopes, of one tenant or of all, that run out."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, select, update
+
+from fl_server.access.scopes import SCOPES
+from fl_server.errors import Forbidden, NotFound, ProtocolError, SettingsError, Unauthorised
+from fl_server.settings import Settings
+from fl_server.storage.store import Store
+from fl_server.storage.tables import tokens as table
+
+_ALL = "*"
+_PREFIX = "ms_"
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who asks: `tenant` is empty for one who is of none, and may see all."""
+
+    name: str
+    scopes: frozenset[str]
+    tenant: str = ""
+
+    def check(self, scope: str) -> None:
+        """raises Forbidden"""
+        if _ALL not in self.scopes and scope not in self.scopes:
+            raise Forbidden(f"token {self.name} is not good for {scope}")
+
+    def sees(self, tenant: str) -> bool:
+        return self.tenant in ("", tenant)
+
+
+class Tokens:
+    """admin_token, enrol_token: those of the server's folder, good for all and for enrolment"""
+
+    def __init__(
+        self, store: Store, settings: Settings, admin_token: str, enrol_token: str
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._own = {
+            admin_token: Actor("admin.token", frozenset({_ALL})),
+            enrol_token: Actor("enrol.token", frozenset({"enrol"}), settings.tenant),
+        }
+
+    def create(self, name: str, scopes: list[str], tenant: str, days: float | None) -> str:
+        """A new token, which nobody can read again.     raises SettingsError, ProtocolError"""
+        if not name.isprintable() or not 1 <= len(name) <= 64:
+            raise SettingsError(f"token {name!r}: want a name of 1 to 64 characters")
+        for scope in scopes:
+            if scope not in SCOPES:
+                raise SettingsError(f"no scope {scope!r}; there are {', '.join(SCOPES)}")
+        if not scopes:
+            raise SettingsError(f"token {name} is good for nothing; want scopes")
+        if days is not None and not 0 < days <= 36500:
+            raise SettingsError(f"days is {days}, want a number above 0")
+        secret, now = _PREFIX + self._settings.random(24).hex(), self._settings.clock()
+        row: dict[str, Any] = {
+            "name": name,
+            "digest": _digest(secret),
+            "scopes": " ".join(sorted(set(scopes))),
+        }
+        row |= {"tenant": tenant, "created_at": now, "revoked": False}
+        row |= {"expires_at": None if days is None else now + days * 86400}
+        with self._store.begin() as db:
+            if db.execute(select(table).where(table.c.name == name)).first():
+                raise ProtocolError(f"there is a token {name} already")
+            db.execute(table.insert().values(**row))
+        return secret
+
+    def listed(self, tenant: str = "") -> list[dict[str, Any]]:
+        """All tokens, or those of a tenant, without their secrets."""
+        query = select(table).order_by(table.c.created_at, table.c.name)
+        with self._store.read() as db:
+            rows = db.execute(query.where(table.c.tenant == tenant) if tenant else query).all()
+        return [
+            {
+                "name": row.name,
+                "scopes": row.scopes.split(),
+                "tenant": row.tenant,
+                "created_at": row.created_at,
+                "expires_at": row.expires_at,
+                "state": self._state(row),
+            }
+            for row in rows
+        ]
+
+    def revoke(self, name: str, tenant: str = "") -> None:
+        """Take a token back; its name stays taken.     raises NotFound"""
+        this = (table.c.name == name) & ((table.c.tenant == tenant) if tenant else True)
+        with self._store.begin() as db:
+            if not db.execute(update(table).where(this).values(revoked=True)).rowcount:
+                raise NotFound(f"there is no token {name}")
+
+    def actor(self, secret: str) -> Actor:
+        """Whose token this is.     raises Unauthorised"""
+        for own, actor in self._own.items():
+            if hmac.compare_digest(secret.encode(), own.encode()):
+                return actor
+        row = None
+        if secret.startswith(_PREFIX):
+            with self._store.read() as db:
+                query = select(table).where(table.c.digest == _digest(secret))
+                row = db.execute(query).first()
+        if row is None:
+            raise Unauthorised("a token of this server is needed")
+        if (state := self._state(row)) != "valid":
+            raise Unauthorised(f"token {row.name} is {state}")
+        return Actor(row.name, frozenset(row.scopes.split()), row.tenant)
+
+    def _state(self, row: Row[Any]) -> str:
+        if row.revoked:
+            return "revoked"
+        expired = row.expires_at is not None and self._settings.clock() >= row.expires_at
+        return "expired" if expired else "valid"
+
+
+def bearer(header: str) -> str:
+    """The token in an authorization header, empty if it holds none."""
+    scheme, _, token = header.partition(" ")
+    return token if scheme == "Bearer" else ""
+
+
+def _digest(secret: str) -> bytes:
+    # Of 24 random bytes, which nobody guesses: a slow hash would add nothing.
+    return hashlib.sha256(secret.encode()).digest()

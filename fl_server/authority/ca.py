@@ -1,0 +1,201 @@
+"""An enrolment authority in a folder of its own, away from the server: its keys, and all it signed.
+
+The folder holds `ca.key` (encrypted where there is a passphrase), `ca.pub` and `ca.crl` for servers
+and devices, `handovers` from older keys, and `issued.jsonl`, a line for each certificate.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_server import messages as wire
+from fl_server.authority.attestation import attest
+from fl_server.authority.enrolment import Authority
+from fl_server.authority.handover import Handover, hand_over, parse_chain
+from fl_server.errors import FlError, SettingsError, Unauthorised
+from fl_server.secagg import labels
+from fl_server.secagg.certificate import Certificate, RevocationList
+from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes, verify
+from fl_server.storage.files import write_file
+
+
+@dataclass(frozen=True)
+class Request:
+    """A device that a server has given a number and wants certified."""
+
+    client: int
+    tenant: str
+    message: wire.Enrol
+
+
+class CertificateAuthority:
+    """The authority of a folder. Every method raises SettingsError where the folder is damaged."""
+
+    def __init__(self, folder: Path, passphrase: str = "") -> None:
+        self.folder = folder
+        self._passphrase = passphrase.encode()
+        seed = _read_key(folder / "ca.key", self._passphrase)
+        self._identity = Identity(seed)
+        self.authority = Authority(seed)
+        self._finish_rotation()
+        self.handovers = parse_chain(_read(folder / "handovers"))
+        kept = _read(folder / "ca.crl")
+        self.revocations = RevocationList.from_bytes(kept) if kept else self._revoke(1, set())
+
+    @classmethod
+    def create(
+        cls, folder: Path, random: RandomBytes, passphrase: str = ""
+    ) -> CertificateAuthority:
+        """A new authority in an empty folder.     raises SettingsError"""
+        if (folder / "ca.key").exists():
+            raise SettingsError(f"{folder}: there is an authority already")
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        _write_key(folder / "ca.key", random(KEY_SIZE), passphrase.encode())
+        made = cls(folder, passphrase)
+        made._publish()
+        return made
+
+    @property
+    def public(self) -> bytes:
+        return self.authority.public
+
+    @property
+    def revoked(self) -> set[int]:
+        return {serial.number for serial in self.revocations.revoked.serials}
+
+    def certify(
+        self, asked: Request, now: float, days: int, command: Sequence[str] = ()
+    ) -> Certificate:
+        """A certificate for one device; `command` decides about its evidence.
+
+        raises BadSignature, Unauthorised where the device, or the server that asks for it, may not
+        """
+        message = asked.message
+        verify(message.public_key, labels.ENROL, message.signed, message.signature, "enrolment")
+        if asked.client in self.revoked:
+            raise Unauthorised(f"client {asked.client} is revoked")
+        owner = self._issued().get(asked.client)
+        if owner not in (None, message.public_key.hex()):
+            raise Unauthorised(f"client {asked.client} is another device: {owner}")
+        attest(command, message, asked.tenant)
+        arguments = message.public_key, asked.tenant, message.population, now, days
+        certificate = self.authority.certify(asked.client, *arguments)
+        self._note(asked, now, days)
+        return certificate
+
+    def revoke(self, clients: set[int]) -> RevocationList:
+        """The next list, with these clients on it, too; the same one if all are."""
+        if clients <= self.revoked:
+            return self.revocations
+        number = self.revocations.revoked.number + 1
+        self.revocations = self._revoke(number, self.revoked | clients)
+        self._publish()
+        return self.revocations
+
+    def rotate(self, random: RandomBytes) -> Handover:
+        """A new key takes the old one's place; the old one signs that, and is erased."""
+        seed = random(KEY_SIZE)
+        link = hand_over(self._identity, len(self.handovers) + 2, Identity(seed).public)
+        chain = b"".join(known.to_bytes() for known in (*self.handovers, link))
+        # First what the old key says: without it no device would find its way to the new one.
+        write_file(self.folder / "handovers.next", chain)
+        _write_key(self.folder / "ca.key", seed, self._passphrase)
+        os.replace(self.folder / "handovers.next", self.folder / "handovers")
+        revoked, number = self.revoked, self.revocations.revoked.number + 1
+        self._identity, self.authority = Identity(seed), Authority(seed)
+        self.handovers = [*self.handovers, link]
+        self.revocations = self._revoke(number, revoked)
+        self._publish()
+        return link
+
+    def describe(self) -> dict[str, Any]:
+        """What may be known of it."""
+        return {
+            "public": self.public.hex(),
+            "key": len(self.handovers) + 1,
+            "issued": len(self._issued()),
+            "revocation_list": self.revocations.revoked.number,
+            "revoked": sorted(self.revoked),
+        }
+
+    def _finish_rotation(self) -> None:
+        """One that was cut off is whole if the new key is there, and else never was."""
+        left = self.folder / "handovers.next"
+        if left.exists() and parse_chain(left.read_bytes())[-1].key == self.public:
+            os.replace(left, self.folder / "handovers")
+            self.handovers = parse_chain(_read(self.folder / "handovers"))
+            old = RevocationList.from_bytes(_read(self.folder / "ca.crl")).revoked
+            number, revoked = old.number + 1, {serial.number for serial in old.serials}
+            self.revocations = self._revoke(number, revoked)
+            self._publish()
+
+    def _revoke(self, number: int, clients: set[int]) -> RevocationList:
+        return self.authority.revoke(number, clients)
+
+    def _publish(self) -> None:
+        write_file(self.folder / "ca.pub", self.public.hex().encode() + b"\n", mode=0o644)
+        write_file(self.folder / "ca.crl", self.revocations.to_bytes(), mode=0o644)
+
+    def _issued(self) -> dict[int, str]:
+        """Whose key each client has."""
+        entries = (json.loads(line) for line in _read(self.folder / "issued.jsonl").splitlines())
+        return {entry["client"]: entry["public_key"] for entry in entries}
+
+    def _note(self, asked: Request, now: float, days: int) -> None:
+        entry = {"client": asked.client, "public_key": asked.message.public_key.hex()}
+        entry |= {"tenant": asked.tenant, "population": asked.message.population}
+        entry |= {"at": round(now, 3), "days": days}
+        with open(self.folder / "issued.jsonl", "ab") as file:
+            file.write(json.dumps(entry).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def parse_request(entry: dict[str, Any]) -> Request:
+    """A request as a server tells it.     raises SettingsError"""
+    try:
+        message = wire.Enrol.from_bytes(bytes.fromhex(entry["message"]))
+        return Request(int(entry["client"]), str(entry["tenant"]), message)
+    except (KeyError, ValueError, TypeError, FlError) as error:
+        raise SettingsError(f"no request for a certificate: {error}") from None
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def _write_key(path: Path, seed: bytes, passphrase: bytes) -> None:
+    if not passphrase:
+        write_file(path, seed)
+        return
+    pem = Ed25519PrivateKey.from_private_bytes(seed).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(passphrase),
+    )
+    write_file(path, pem)
+
+
+def _read_key(path: Path, passphrase: bytes) -> bytes:
+    if not path.exists():
+        raise SettingsError(f"{path}: not there; ms-serve ca init makes an authority")
+    data = path.read_bytes()
+    if len(data) == KEY_SIZE:
+        return data
+    try:
+        key = serialization.load_pem_private_key(data, passphrase or None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise SettingsError(f"{path}: no key of an authority, or another passphrase's") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SettingsError(f"{path}: not an Ed25519 key")
+    return key.private_bytes_raw()

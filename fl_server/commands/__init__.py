@@ -1,0 +1,1 @@
+"""The words behind ms-serve that are not about serving."""

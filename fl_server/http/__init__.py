@@ -1,0 +1,1 @@
+"""HTTP: the routes, what stands before them, the dashboard, the processes that serve."""

@@ -1,0 +1,313 @@
+"""The rounds of all tasks: what comes in is checked, kept, acknowledged; deadlines move things on.
+
+Everything here is safe to call from several threads, and in several workers over one database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from fl_server import messages as wire
+from fl_server.access.clients import Caller, Clients
+from fl_server.conditions import NOTHING_SAID, Conditions
+from fl_server.errors import FlError, Gone, NotFound, RoundFailed, RoundFinished, StageReplayed
+from fl_server.rounds import record
+from fl_server.rounds.live import FINISHED, STAGES, LiveRound
+from fl_server.rounds.pace import Pace
+from fl_server.rounds.replicas import Replicas
+from fl_server.rounds.tasks import Task, Tasks
+from fl_server.rounds.turn import Desk
+from fl_server.secagg.encode import Floats
+from fl_server.secagg.session import Session
+from fl_server.settings import Settings, TaskSettings
+from fl_server.storage.store import Store
+from fl_server.storage.weights import Weights
+
+
+class Rounds:
+    """At most one round of each task is open at a time."""
+
+    def __init__(self, store: Store, clients: Clients, settings: Settings) -> None:
+        self.weights = Weights(store)
+        self.tasks = Tasks(store, self.weights)
+        self._store = store
+        self._settings = settings
+        self._replicas = Replicas(store, clients, settings)
+        parts = store, clients, settings, self.weights, self.tasks, self._replicas
+        self._desk = Desk(*parts)
+        self._clients = clients
+        self._pace = Pace(settings)
+        self._barred: dict[str, tuple[int, set[int]]] = {}
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have this called whenever a round has moved on, in this worker."""
+        self._desk.on_change = call
+
+    # What an operator does.
+
+    def create_task(self, settings: TaskSettings, model: bytes, initial: Floats) -> Task:
+        """A task whose first round is open when this returns."""
+        with self._desk.first_turn(
+            lambda db: self.tasks.create(db, settings, model, initial)
+        ) as turn:
+            turn.open()
+        return self.tasks.get(settings.name)
+
+    def stop_task(self, name: str) -> Task:
+        """End a task; its open round fails."""
+        with self._desk.turn(name) as turn:
+            turn.stop()
+        return self.tasks.get(name)
+
+    def roll_back(self, name: str, version: int) -> Task:
+        """Make an older version of the weights the newest; the open round begins anew from it.
+
+        raises NotFound
+        """
+        with self._desk.turn(name) as turn:
+            turn.roll_back(version)
+        return self.tasks.get(name)
+
+    def live(self, task: str) -> LiveRound | None:
+        """The open round of a task."""
+        with self._desk.turn(task) as turn:
+            return turn.live
+
+    def spent(self, task: Task) -> dict[str, float] | None:
+        """What the task's releases have cost, None without differential privacy."""
+        privacy = task.settings.privacy
+        if privacy is None:
+            return None
+        noises = self._desk.ledger(task.name).noises()
+        return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
+
+    # What devices do.
+
+    def check_in(
+        self, caller: Caller, request: wire.CheckIn, device: Conditions = NOTHING_SAID
+    ) -> wire.CheckInReply | None:
+        """Work, or IDLE where there is no task; None where a round may come or a cohort may fill.
+        Of several rounds the one that has waited for longest is offered.
+
+        raises Gone, ProtocolError
+        """
+        if request.advert:
+            return self._join(caller, request)
+        with self._store.read() as db:
+            all_tasks = self.tasks.all(db)
+            running = {task.name: task for task in all_tasks if self._is_for(task, caller)}
+            suited = {name for name, task in running.items() if task.settings.suits(device)}
+            for row in record.open_rounds(db) if suited else ():
+                if row.task in suited and self._may_offer(db, row, caller):
+                    offer = _offer(self._replicas.blank(running[row.task], row))
+                    return self._reply(wire.OFFER, offer.to_bytes())
+        return None if running else self._again(wire.IDLE)
+
+    def wait_reply(self) -> wire.CheckInReply:
+        """Come again."""
+        return self._again(wire.WAIT)
+
+    def put(self, caller: Caller, session: str, stage: str, body: bytes) -> None:
+        """Take the message of a stage; it is kept when this returns.     raises FlError"""
+        try:
+            live = self._find(session)
+        except RoundFinished:
+            # Nobody needs the reveal any more; a vector may come again that is in the sum.
+            if stage == "reveal" or (stage == "vector" and self._took(session, caller.id)):
+                return
+            raise
+        if stage == "vector":
+            _session_of(live, caller.id)
+            name = record.write_vector(self._store, live.context, caller.id, body)
+        try:
+            self._receive(live.context.task, live.number, stage, caller, body)
+        except FlError:
+            if stage == "vector":
+                self._store.files.remove(name)
+            raise
+
+    def get(self, caller: Caller, session: str, stage: str) -> bytes | None:
+        """What follows a stage; None until it is over.     raises Gone, NotFound"""
+        with self._store.read() as db:
+            row = record.of_session(db, session) if session else None
+        live = self._find(session)
+        _session_of(live, caller.id)
+        # Memory may be a stage ahead of the database, which nobody may see before it is committed.
+        over = row is not None and STAGES.index(row.stage) > STAGES.index(stage)
+        return live.reply(stage, caller.id) if over else None
+
+    def vector_size(self, session: str, client: int) -> int | None:
+        """The bytes of a masked vector; None where the client's is in the sum of a finished round.
+
+        raises Gone, NotFound
+        """
+        try:
+            live = self._find(session)
+        except RoundFinished:
+            if self._took(session, client):
+                return None
+            raise
+        return _session_of(live, client).params.vector_size
+
+    def vector_place(self, session: str, client: int) -> tuple[str, int] | None:
+        """The task and round that a vector is for; None if it was taken.
+
+        raises Gone, NotFound
+        """
+        if self.vector_size(session, client) is None:
+            return None
+        live = self._find(session)
+        place = live.context.task, live.number
+        with self._store.read() as db:
+            if record.kept_message(db, *place, "vector", client) is not None:
+                return None
+        if live.stage != "vector":
+            when = "not open yet" if live.stage == "share" else "over"
+            raise Gone(f"stage vector is {when}; this is stage {live.stage}")
+        return place
+
+    # What time does.
+
+    def tick(self) -> float | None:
+        """End what is over; when to call again comes out, None if nothing has a deadline."""
+        for row in self._open_rows():
+            if self._settings.clock() >= row.deadline:
+                with self._desk.turn(row.task) as turn:
+                    turn.end_if_due()
+        return min((row.deadline for row in self._open_rows()), default=None)
+
+    def resume(self) -> None:
+        """After the server was away, or its clock jumped: whoever still takes part gets the whole
+        time again, and a running task without a round gets one."""
+        for task in self.tasks.all():
+            with self._desk.turn(task.name) as turn:
+                if turn.live is not None:
+                    turn.extend()
+                turn.open()
+
+    def begin_anew(self, why: str) -> None:
+        """End all open rounds, which another opens after."""
+        for row in self._open_rows():
+            with self._desk.turn(row.task) as turn:
+                if turn.live is not None:
+                    turn.fail(RoundFailed(why), counts=False)
+
+    # What the above uses.
+
+    def _open_rows(self) -> list[Row[Any]]:
+        with self._store.read() as db:
+            return record.open_rounds(db)
+
+    def _is_for(self, task: Task, caller: Caller) -> bool:
+        whose = task.settings.tenant or self._settings.tenant, task.settings.population
+        return task.state == "running" and whose == (caller.tenant, caller.population)
+
+    def _may_offer(self, db: Connection, row: Row[Any], caller: Caller) -> bool:
+        if row.stage != "advertise":
+            return False
+        if record.kept_message(db, row.task, row.number, "advertise", caller.id) is not None:
+            return False
+        return not self._why_not(db, row, caller)
+
+    def _blamed(self, db: Connection, task: str, number: int) -> set[int]:
+        """Whom evidence has named before a round; that changes with a round's end alone."""
+        kept = self._barred.get(task)
+        if kept is None or kept[0] != number:
+            kept = self._barred[task] = number, record.blamed(db, task)
+        return kept[1]
+
+    def _why_not(self, db: Connection, row: Row[Any], caller: Caller) -> str:
+        """Why a client may not join a round, empty if it may."""
+        if caller.id in self._blamed(db, row.task, row.number):
+            return f"evidence has named client {caller.id} in an earlier round of this task"
+        if record.has_spent(db, row.task, row.model_digest, caller.id):
+            return "an update of this model has been taken from this client before"
+        return ""
+
+    def _reply(self, kind: int, body: bytes = b"") -> wire.CheckInReply:
+        return wire.CheckInReply(kind, int(self._settings.retry_s * 1000), body)
+
+    def _again(self, kind: int) -> wire.CheckInReply:
+        """No work: when to come again follows from how many devices there are."""
+        return wire.CheckInReply(kind, self._pace.retry_ms(self._clients.count), b"")
+
+    def _join(self, caller: Caller, request: wire.CheckIn) -> wire.CheckInReply | None:
+        with self._store.read() as db:
+            row = record.open_round(db, request.task)
+            if row is None or row.number != request.round:
+                raise Gone(f"round {request.round} of task {request.task} is over")
+            place = request.task, request.round
+            kept = record.kept_message(db, *place, "advertise", caller.id)
+            why = "" if kept is not None else self._why_not(db, row, caller)
+        if why:
+            raise Gone(why)
+        if kept is None:
+            live = self._receive(*place, "advertise", caller, request.advert)
+            session = live.session.id if live.session is not None else b""
+        elif kept != request.advert:
+            what = f"client {caller.id} sent another message for this stage"
+            raise StageReplayed(what, [caller.id])
+        else:
+            session = bytes.fromhex(row.session)
+        return self._reply(wire.SESSION, session) if session else None
+
+    def _receive(
+        self, task: str, number: int, stage: str, caller: Caller, body: bytes
+    ) -> LiveRound:
+        """Take a message for a round, which comes out as it is then.     raises FlError"""
+        with self._desk.turn(task) as turn:
+            live = turn.live
+            if live is not None and live.number == number:
+                turn.receive(stage, caller, body)
+                return live
+        with self._store.read() as db:
+            row = record.of_round(db, task, number)
+        raise _ended(row)
+
+    def _find(self, session: str) -> LiveRound:
+        """A session's open round, at least as far as the database says.
+
+        raises NotFound, Gone, RoundFinished
+        """
+        with self._store.read() as db:
+            row = record.of_session(db, session) if session else None
+        if row is not None and row.stage in STAGES:
+            live = self._replicas.kept(row.task)
+            if live is None or live.number != row.number or live.stage != row.stage:
+                with self._desk.turn(row.task) as turn:
+                    live = turn.live
+            if live is not None and live.number == row.number:
+                return live
+            with self._store.read() as db:
+                row = record.of_session(db, session)
+        raise _ended(row)
+
+    def _took(self, session: str, client: int) -> bool:
+        with self._store.read() as db:
+            return record.took_vector(db, session, client)
+
+
+def _ended(row: Row[Any] | None) -> FlError:
+    """Why a round takes nothing more."""
+    if row is None:
+        return NotFound("there is no such session")
+    if row.stage == FINISHED:
+        return RoundFinished("the round is finished")
+    return Gone(f"the round failed: {json.loads(row.summary).get('error')}")
+
+
+def _session_of(live: LiveRound, client: int) -> Session:
+    """raises Gone"""
+    if live.session is None:
+        raise Gone(f"client {client} is not in this session")
+    return live.session.session_of(client)
+
+
+def _offer(live: LiveRound) -> wire.Offer:
+    least, most = live.task.min_cohort, live.task.selected
+    sizes = live.task.layout.least_shard(least, most), most
+    return wire.Offer(live.context, live.model, live.weights, live.encoding, *sizes)

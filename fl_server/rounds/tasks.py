@@ -1,0 +1,84 @@
+"""The tasks of a server: which model one population trains, and how far it has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, cast
+
+from sqlalchemy import Connection, Row, select, update
+
+from fl_server.errors import NotFound, ProtocolError
+from fl_server.secagg.encode import Floats
+from fl_server.settings import TaskSettings
+from fl_server.storage.store import Store
+from fl_server.storage.tables import tasks as table
+from fl_server.storage.weights import Weights
+
+State = Literal["running", "finished", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Task:
+    settings: TaskSettings
+    model: bytes
+    state: State
+    error: str
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+
+class Tasks:
+    def __init__(self, store: Store, weights: Weights) -> None:
+        self._store = store
+        self._weights = weights
+
+    def create(self, db: Connection, settings: TaskSettings, model: bytes, initial: Floats) -> Task:
+        """A running task over the kept model, in the caller's transaction.
+
+        raises SettingsError, ProtocolError, NotFound
+        """
+        settings.check(len(initial))
+        self._store.blob_size(model)
+        if db.execute(select(table).where(table.c.name == settings.name)).first():
+            raise ProtocolError(f"there is a task {settings.name} already")
+        row = {"settings": settings.model_dump_json(), "model": model, "state": "running"}
+        db.execute(table.insert().values(name=settings.name, error="", **row))
+        self._weights.add(db, settings.name, initial, 0)
+        return self.get(settings.name, db)
+
+    def get(self, name: str, within: Connection | None = None) -> Task:
+        """raises NotFound"""
+        return self._get(name, within, lock=False)
+
+    def locked(self, name: str, db: Connection) -> Task:
+        """The task, which no other worker locks before the transaction ends.     raises NotFound"""
+        return self._get(name, db, lock=True)
+
+    def all(self, within: Connection | None = None) -> list[Task]:
+        with self._store.read(within) as db:
+            return [_task(row) for row in db.execute(select(table).order_by(table.c.name))]
+
+    def set_state(self, db: Connection, name: str, state: State, error: str = "") -> None:
+        """Change the state in the caller's transaction."""
+        db.execute(update(table).where(table.c.name == name).values(state=state, error=error))
+
+    def _get(self, name: str, within: Connection | None, lock: bool) -> Task:
+        query = select(table).where(table.c.name == name)
+        with self._store.read(within) as db:
+            row = db.execute(query.with_for_update() if lock else query).first()
+        if row is None:
+            raise NotFound(f"there is no task {name}")
+        return _task(row)
+
+
+def _task(row: Row[tuple[object, ...]]) -> Task:
+    return Task(settings_of(row.settings), row.model, cast(State, row.state), row.error)
+
+
+@lru_cache(1024)
+def settings_of(text: str) -> TaskSettings:
+    """The settings that a row holds; every check-in asks for those of all tasks."""
+    return TaskSettings.model_validate_json(text)

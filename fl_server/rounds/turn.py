@@ -1,0 +1,281 @@
+"""A turn at a task: nobody else is at it, and all that is done to it is committed together.
+
+A round moves on in memory first. If the transaction fails, memory is dropped and built anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from fl_server.access.clients import Caller, Clients
+from fl_server.errors import FlError, NotFound, ProtocolError, RoundFailed
+from fl_server.privacy import Ledger
+from fl_server.rounds import record
+from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
+from fl_server.rounds.replicas import Replicas
+from fl_server.rounds.tasks import Task, Tasks
+from fl_server.secagg.cohort import ShardedStage, Sum
+from fl_server.secagg.keys import model_digest
+from fl_server.settings import Settings
+from fl_server.storage import audit, transcript
+from fl_server.storage.store import Store
+from fl_server.storage.tables import rounds as table
+from fl_server.storage.weights import Version, Weights
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Desk:
+    """What turns are taken with. `on_change` is called when a round has moved on."""
+
+    store: Store
+    clients: Clients
+    settings: Settings
+    weights: Weights
+    tasks: Tasks
+    replicas: Replicas
+    on_change: Callable[[], None] = lambda: None
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[Turn]:
+        """The turn at a task.     raises NotFound"""
+        with self._locks.setdefault(name, threading.Lock()):
+            turn: Turn | None = None
+            try:
+                with self.store.begin() as db:
+                    turn = self._begin(db, name)
+                    yield turn
+                    if turn.moved:
+                        self.store.notify(db)
+            except BaseException as error:
+                # A refusal changes nothing; anything else may have left memory ahead.
+                if turn is None or turn.changed or not isinstance(error, FlError):
+                    self.replicas.drop(name)
+                raise
+        if turn.moved:
+            self.on_change()
+        for over in turn.over:
+            record.drop_vectors(self.store, over.context)
+
+    @contextmanager
+    def first_turn(self, make: Callable[[Connection], Task]) -> Iterator[Turn]:
+        """The turn at a task that `make` makes in the same transaction."""
+        with self.store.begin() as db:
+            yield Turn(self, db, make(db), None)
+            self.store.notify(db)
+        self.on_change()
+
+    def ledger(self, task: str) -> Ledger:
+        return Ledger(self.store.ledger_path(task))
+
+    def overspent(self, task: Task) -> str:
+        """Why the task's privacy budget has no round left, empty if it has."""
+        privacy = task.settings.privacy
+        if privacy is None or privacy.allows_after(self.ledger(task.name).noises()):
+            return ""
+        return f"another round would spend more than epsilon {privacy.epsilon:g}"
+
+    def _begin(self, db: Connection, name: str) -> Turn:
+        task = self.tasks.locked(name, db)
+        row = record.open_round(db, name)
+        if row is None:
+            self.replicas.drop(name)
+            return Turn(self, db, task, None)
+        try:
+            return Turn(self, db, task, self.replicas.current(db, task, row))
+        except FlError as error:
+            turn = Turn(self, db, task, self.replicas.blank(task, row))
+            turn.fail(RoundFailed(f"it could not be resumed: {error}"))
+            return turn
+
+
+class Turn:
+    """task: as it stands · live: its open round, None if there is none, or no longer"""
+
+    def __init__(self, desk: Desk, db: Connection, task: Task, live: LiveRound | None) -> None:
+        self.task = task
+        self.live = live
+        self.changed = False
+        self.moved = False
+        self.over: list[LiveRound] = []
+        self._desk = desk
+        self._db = db
+
+    def receive(self, stage: str, caller: Caller, body: bytes) -> None:
+        """Take a message; it is kept when the turn is over.     raises FlError"""
+        live, now = self._open, self._now()
+        if not live.receive(stage, caller.id, body, caller.certificate, now):
+            return
+        self.changed = True
+        record.keep_message(self._db, live, stage, caller.id, body)
+        while self.live is live and live.complete():
+            self.advance()
+
+    def end_if_due(self) -> None:
+        """End the stage if its time is over."""
+        if self.live is None or self._now() < self.live.deadline:
+            return
+        least, joined = self.task.settings.min_cohort, len(self.live.senders("advertise"))
+        if self.live.stage != "advertise" or joined >= least:
+            self.advance()
+        elif joined:
+            missing = f"{joined} of at least {least} clients joined in time"
+            self.fail(RoundFailed(missing), counts=False)
+        else:
+            self.extend()
+
+    def extend(self) -> None:
+        """Give the stage its whole time again, from now on."""
+        live = self._open
+        live.deadline = self._now() + live.task.stage_s(live.stage)
+        record.keep_deadline(self._db, self.task.name, live.number, live.deadline)
+
+    def advance(self) -> None:
+        """End the stage: the round moves on, or is finished, or fails."""
+        live, now = self._open, self._now()
+        self.changed = self.moved = True
+        try:
+            if isinstance(live.state, ShardedStage) and live.stage == STAGES[-1]:
+                self._finish(live, live.state.close(), now)
+                return
+            ended, revocations = live.stage, self._desk.clients.revocations(self._db)
+            live.advance(revocations, now)
+        except ProtocolError as error:
+            self.fail(error)
+            return
+        record.keep_stage(self._db, live, ended, revocations, now)
+
+    def fail(self, error: FlError, counts: bool = True) -> None:
+        """End the round without a result. Updates that were uploaded stay spent."""
+        live, tasks = self._open, self._desk.tasks
+        public = record.failure(live, error)
+        summary = {**public, "counts": live.counts(), "seconds": live.seconds, "counted": counts}
+        summary["bytes_up"] = record.bytes_up(self._db, live)
+        transcript.append(self._db, self.task.name, live.number, self._now(), FAILED, **public)
+        record.close_round(self._db, live, FAILED, summary)
+        failures = record.failures_in_a_row(self._db, self.task.name)
+        if self.task.state == "running" and failures > self.task.settings.max_failures:
+            why = f"{failures} rounds in a row failed; the last: {error}"
+            tasks.set_state(self._db, self.task.name, "failed", why)
+        self._end(live)
+
+    def stop(self) -> None:
+        """End the task; its open round fails."""
+        if self.task.state != "running":
+            return
+        self._desk.tasks.set_state(self._db, self.task.name, "stopped")
+        self.task = self._desk.tasks.get(self.task.name, self._db)
+        if self.live is not None:
+            self.fail(RoundFailed("the task was stopped"))
+        self.moved = True
+
+    def roll_back(self, version: int) -> None:
+        """Keep an older version of the weights once more, as the newest.     raises NotFound"""
+        weights, name = self._desk.weights, self.task.name
+        versions = weights.versions(name, self._db)
+        if not 0 <= version < len(versions):
+            raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
+        old = versions[version]
+        weights.add(self._db, name, weights.values(old), old.round, weights.moments(old))
+        self.changed = self.moved = True
+        if self.live is not None:
+            self.fail(RoundFailed(f"the weights were rolled back to {version}"), counts=False)
+
+    def open(self) -> None:
+        """Open the next round, if the task runs and its privacy budget has one left."""
+        task, db = self.task, self._db
+        if task.state != "running" or record.open_round(db, task.name) is not None:
+            return
+        if why := self._desk.overspent(task):
+            self._desk.tasks.set_state(db, task.name, "finished", why)
+            return
+        now, version = self._now(), self._desk.weights.latest(task.name, db)
+        query = select(table.c.number).where(table.c.task == task.name)
+        number = (db.scalar(query.order_by(table.c.number.desc()).limit(1)) or 0) + 1
+        row: dict[str, Any] = {
+            "task": task.name,
+            "number": number,
+            "stage": "advertise",
+            "deadline": now + task.settings.join_s,
+            "opened_at": now,
+            "stage_started": now,
+            "model_digest": model_digest(task.model, version.digest),
+            "weights": version.digest,
+            "server_nonce": self._desk.settings.random(32),
+        }
+        db.execute(table.insert().values(**row))
+        public = {"model": task.model.hex(), "weights": version.digest.hex()}
+        transcript.append(db, task.name, number, now, "opened", **public)
+        self.moved = True
+
+    @property
+    def _open(self) -> LiveRound:
+        assert self.live is not None, "the task has no open round"
+        return self.live
+
+    def _now(self) -> float:
+        return self._desk.settings.clock()
+
+    def _finish(self, live: LiveRound, total: Sum, now: float) -> None:
+        task, weights, db = self.task, self._desk.weights, self._db
+        if why := self._desk.overspent(task):  # the database was put back to an earlier state
+            self.fail(RoundFailed(why))
+            return
+        mean, privacy = total.mean, task.settings.privacy
+        record.warn_of_clamping(live, mean)
+        live.seconds["reveal"] = round(now - live.stage_started, 3)
+        if task.settings.kind == "evaluate":
+            self._close(
+                live, weights.latest(task.name, db), record.summary(db, live, mean, total), now
+            )
+            return
+        if privacy is not None:
+            params = total.totals[0].session.params  # of the one shard: settings.check
+            mean = privacy.noisy(mean, params, self._desk.settings.random)
+        before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
+        values, moments = weights.values(before), weights.moments(before)
+        after, moments = strategy.apply(
+            values, mean, strategy.start(len(values)) if moments is None else moments
+        )
+        summary = record.summary(db, live, mean, total)
+        version = weights.add(db, task.name, after, live.number, moments)
+        if privacy is not None:  # counted before anybody can see it
+            what = f"round {live.number} {version.digest.hex()}"
+            self._desk.ledger(task.name).add(privacy.noise_multiplier, what)
+        self._close(live, version, summary, now)
+
+    def _close(
+        self, live: LiveRound, version: Version, summary: dict[str, Any], now: float
+    ) -> None:
+        """The round is finished, and what came of it is `version`."""
+        task, db = self.task, self._db
+        public = {"weights": version.digest.hex(), "summary": summary}
+        transcript.append(db, task.name, live.number, now, FINISHED, **public)
+        record.close_round(db, live, FINISHED, summary)
+        if record.finished(db, task.name) >= task.settings.rounds:
+            self._desk.tasks.set_state(db, task.name, "finished")
+        self._end(live)
+
+    def _end(self, live: LiveRound) -> None:
+        """The round is over: the audit log ties its transcript to all that came before."""
+        task, number, at = self.task.name, live.number, self._now()
+        told = {"task": task, "round": number, "counts": live.counts()}
+        _log.info("a round ended", extra=told)
+        last = transcript.line_hash(transcript.lines(self._db, task, number)[-1])
+        what = {"task": task, "round": number, "transcript": last}
+        audit.append(self._desk.store, self._db, at, "server", "a round ended", **what)
+        self.changed = self.moved = True
+        self.over.append(live)
+        self._desk.replicas.drop(self.task.name)
+        self.live = None
+        self.task = self._desk.tasks.get(self.task.name, self._db)
+        self.open()

@@ -1,0 +1,1 @@
+"""What outlasts the process: tables, files, weights, and records whose lines are chained."""
