@@ -81,12 +81,9 @@ class Arena {
     if (data_ != nullptr && size <= size_) return true;
     std::free(data_);
     size_ = round_up(size > 0 ? size : 1);
-    const bool large = size_ >= kLarge;
-    data_ = size_ < size ? nullptr : static_cast<unsigned char*>(std::aligned_alloc(large ? kPage : kAlignment, size_));
+    data_ = size_ < size ? nullptr : static_cast<unsigned char*>(std::aligned_alloc(kAlignment, size_));
     if (data_ == nullptr) size_ = 0;
-#if defined(MADV_HUGEPAGE)
-    if (data_ != nullptr && large) ::madvise(data_, size_ / kPage * kPage, MADV_HUGEPAGE);  // fewer pages to look up
-#endif
+    ask_for_large_pages();
     return data_ != nullptr;
   }
 
@@ -101,7 +98,15 @@ class Arena {
   size_t size() const { return size_; }
 
  private:
-  static constexpr size_t kPage = size_t{1} << 21, kLarge = 2 * kPage;
+  // Large pages are found by fewer lookups.
+  void ask_for_large_pages() {
+#if defined(MADV_HUGEPAGE)
+    constexpr uintptr_t kPage = uintptr_t{1} << 21;
+    const uintptr_t at = reinterpret_cast<uintptr_t>(data_), first = (at + kPage - 1) / kPage * kPage;
+    const uintptr_t last = (at + size_) / kPage * kPage;
+    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#endif
+  }
 
   unsigned char* data_ = nullptr;
   size_t size_ = 0;

@@ -42,17 +42,17 @@ bool spin_until(bool patient, Ready ready) {
   return false;
 }
 
-}  // namespace
-
 // Between numbers that different threads write, so that they never share a line of a cache.
-using Apart = char[64];
+using LineApart = char[64];
 
 // The parts of a job that a thread takes first, from the front on; those who are done with theirs take from the back.
 // A thread so has the same share of one operator after the other, and finds in its cache what it wrote.
 struct Share {
   std::atomic<int64_t> left{0}, front{0}, back{0};
-  Apart apart;
+  LineApart apart;
 };
+
+}  // namespace
 
 // A job is open from when its number is odd until it is even again. A worker that finds it open counts itself in and
 // looks again: what it then sees open cannot end before the worker has counted itself out. Whoever comes too late, or
@@ -64,16 +64,16 @@ struct ThreadPool::State {
   Array<Share> shares;          // the caller's, then the workers'
   std::atomic<int> started{0};  // workers
 
-  Apart before_job;
+  LineApart before_job;
   std::atomic<uint64_t> job{0};
   Range range = nullptr;
   void* context = nullptr;
   int64_t n = 0, grain = 1;
 
-  Apart before_inside;
+  LineApart before_inside;
   std::atomic<int> inside{0};  // workers that count themselves in
 
-  Apart before_mutex;
+  LineApart before_mutex;
   Mutex mutex;  // of those who sleep
   Condition wake, done;
   std::atomic<int> asleep{0};
@@ -176,7 +176,7 @@ ThreadPool* ThreadPool::create(int threads) {
 void ThreadPool::destroy(ThreadPool* pool) {
   if (pool == nullptr) return;
   State* state = pool->state_;
-  state->stop.store(true);
+  state->stop.exchange(true);  // in one order with `asleep`, for qemu as where the caller sleeps
   state->wake_workers();
   for (int i = 0; i + 1 < state->threads; ++i) pthread_join(state->workers[static_cast<size_t>(i)], nullptr);
   lite::destroy(state);

@@ -108,7 +108,8 @@ struct Gemm {
     const int64_t rows = divide_up(divide_up(part.m, blocks), kRows) * kRows;
     const int64_t tasks = divide_up(part.m, rows) * chunks, width = std::min(chunk, part.width);
     const int64_t cost = 2 * rows * width * (part.depth + 8), least_cost = b.prepared ? kShared : kSharedProduct;
-    parallel_for(pool, tasks, tasks * cost >= least_cost ? share(tasks, cost) : tasks, [&](int64_t begin, int64_t end) {
+    // However rows and columns are shared, each sum is added up in the order of k.
+    parallel_for(pool, tasks, tasks >= least_cost / cost ? share(tasks, cost) : tasks, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t m = task / chunks * rows, j = task % chunks * chunk;
         const int count = static_cast<int>(std::min(rows, part.m - m));

@@ -4,8 +4,9 @@
 
 namespace lite {
 
-constexpr int64_t kShared = 1 << 16;         // operations, a microsecond or two
-constexpr int64_t kSharedProduct = 1 << 19;  // of a product between operators that one thread does
+constexpr int64_t kShared = 1 << 16;  // operations, a microsecond or two
+// Of a product of numbers that one thread has just written: they would have to come from its cache.
+constexpr int64_t kSharedProduct = 1 << 19;
 
 // Whether `items` pieces of work, of `cost` operations each, are worth waking threads for.
 inline bool pays(int64_t items, int64_t cost) { return items >= kShared / (cost + 1); }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/array.h"
 #include "core/sha256.h"
 #include "core/utf8.h"
 #include "format/expression.h"
@@ -101,9 +102,20 @@ void test_texts() {
          "cut, overlong and impossible sequences are no text");
 }
 
+// Allocators other than glibc's, those of the sanitizers and of Android, refuse what C11 does not allow.
+void test_arenas() {
+  for (const size_t size : {size_t{1}, size_t{65}, (size_t{4} << 20) - 64, (size_t{4} << 20) + 64, size_t{6} << 20}) {
+    lite::Arena arena;
+    expect(arena.reserve(size) && arena.size() >= size, "an arena has any size");
+    expect(reinterpret_cast<uintptr_t>(arena.data()) % lite::Arena::kAlignment == 0, "an arena is aligned");
+    arena.data()[size - 1] = 1;
+  }
+}
+
 }  // namespace
 
 void test_core() {
+  test_arenas();
   test_sha256();
   test_expressions();
   test_texts();
