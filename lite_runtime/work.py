@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 def multiply_adds(op: str, inputs: Sequence[Shape], results: Sequence[Shape]) -> int:
     """Of a product, a convolution, attention or a recurrent layer, zeros of padding among them; 0
     of others, which memory bounds, most of them. Inputs that are left out have empty shapes."""
-    count = _COUNTS.get(op.removeprefix("quantized_").removeprefix("compressed_"))
+    count = _COUNTS.get(op.removeprefix("quantized_").removeprefix("compressed_").removesuffix("_add"))
     return count(inputs, results[0]) if count is not None else 0
 
 
