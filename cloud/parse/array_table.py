@@ -14,7 +14,7 @@ from cloud.parse.table import on_values
 from ir.dtype import DType
 from ir.graph import Constant, Value
 
-RESHAPES = (np.squeeze, np.expand_dims, np.ravel, np.atleast_1d, np.atleast_2d, np.atleast_3d)
+RESHAPES = (np.squeeze, np.expand_dims, np.atleast_1d, np.atleast_2d, np.atleast_3d)
 TRANSPOSES = (np.swapaxes, np.moveaxis, np.rollaxis)
 GATHERS = (np.flip, np.fliplr, np.flipud, np.roll, np.repeat, np.tile, np.diagonal, np.rot90)
 SPLITS = (np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit)
@@ -48,6 +48,11 @@ for _f in RESHAPES:
         x = _known_shape(m, f, x, (args, kwargs))
         shape = f(np.broadcast_to(np.int8(0), x.shape), *args, **kwargs).shape
         return m.op("reshape", x, shape=shape)
+
+
+@on_values(np.ravel)
+def _ravelled(m, x, order="C"):
+    return m.method_of_value(m.as_value(x), "ravel", order)
 
 
 for _f in TRANSPOSES:

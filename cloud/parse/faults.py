@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from cloud.parse.errors import NeedsTrace
 from cloud.parse.structure import values_in
 from ir.errors import AttrError, IrError
 
@@ -38,13 +39,14 @@ def refusing(hint: str) -> Callable[[Method], Method]:
 def is_fault(e: Exception) -> bool:
     """Whether the error is Python's own. The user's code, which raises what it means to, notes its
     place; errors of ours say what they want, but for numbers that an operator has to know."""
-    ours = isinstance(e, IrError) and not isinstance(e, AttrError)
+    ours = isinstance(e, (IrError, NeedsTrace)) and not isinstance(e, AttrError)
     return not ours and not hasattr(e, "__notes__")
 
 
 def worded(e: Exception) -> str:
     """What the error says, in words of the front end."""
     text = repr(e.args[0]) if isinstance(e, KeyError) and e.args else str(e)
+    text = text.replace("Values._", "")
     for name in ("'Value' object", "'Value'", '"Value"'):
         text = text.replace(name, "a value")
     return text

@@ -176,11 +176,15 @@ def _atan2(m, y, x):
     return m.op("where", steep, m.op("sub", half, angle), m.op("add", angle, back))
 
 
-@on_values(math.fmod, np.fmod)
+@on_values(math.fmod)
 def _fmod(m, a, b):
     """What is left of a after whole b's, with the sign of a"""
-    rest = m.binary(ast.Mod, _abs(m, a), m.call(builtins.abs, (b,), {}))
-    return _copysign(m, rest, a)
+    return m.op("mod", *m.promoted(a, b, at_least_float=True), truncated=True)
+
+
+@on_values(np.fmod)
+def _np_fmod(m, a, b):
+    return m.op("mod", *m.promoted(a, b, numbers=True), truncated=True)
 
 
 @on_values(math.copysign, np.copysign)
@@ -284,7 +288,10 @@ def _where(m, condition, a=None, b=None):
 
 
 @on_values(np.clip)
-def _clip(m, x, low, high):
+def _clip(m, x, a_min=None, a_max=None, *, min=None, max=None):
+    if (a_min is not None or a_max is not None) and (min is not None or max is not None):
+        raise ValueError("both a_min or a_max and min or max; want one of these names")
+    low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     x = x if low is None else m.op("maximum", *m.promoted(x, low))
     return x if high is None else m.op("minimum", *m.promoted(x, high))
 
@@ -311,8 +318,8 @@ def _full(m: Any, x: Value, number: int) -> Value:
 
 
 @on_values(np.reshape)
-def _reshape(m, x, shape):
-    return m.op("reshape", x, shape=shape if isinstance(shape, (tuple, list)) else (shape,))
+def _reshape(m, x, shape, order="C"):
+    return m.method_of_value(m.as_value(x), "reshape", shape, order=order)
 
 
 @on_values(np.transpose)
