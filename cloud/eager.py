@@ -11,9 +11,10 @@ import numpy as np
 
 from cloud.compile.operator import compute, kernel_for
 from cloud.parse.errors import NeedsTrace
+from cloud.parse.faults import add_hint
 from cloud.tensor import DEFAULT_FLOAT, Tensor
 from ir.dtype import DType
-from ir.errors import GraphError
+from ir.errors import GraphError, IrError
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, order
 from ir.op import AT_ONCE, OPS, Op
 
@@ -51,6 +52,9 @@ def at_once(data: Iterable[Value] = (), *, watch: bool = False) -> Iterator[None
     )
     try:
         yield
+    except IrError as e:
+        add_hint(e)
+        raise
     finally:
         DEFAULT_FLOAT.reset(tokens[2])
         _WATCHING.reset(tokens[1])

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from cloud.parse.errors import NeedsTrace
 from cloud.parse.structure import values_in
-from ir.errors import AttrError, IrError
+from ir.errors import AttrError, DTypeError, IrError, ShapeError
 
 FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -41,6 +41,19 @@ def is_fault(e: Exception) -> bool:
     place; errors of ours say what they want, but for numbers that an operator has to know."""
     ours = isinstance(e, (IrError, NeedsTrace)) and not isinstance(e, AttrError)
     return not ours and not hasattr(e, "__notes__")
+
+
+def add_hint(e: Exception) -> None:
+    """Let an error of ours say what to look at, once."""
+    hint = next((h for kind, h in _HINTS.items() if isinstance(e, kind)), None)
+    if hint is not None and not any("hint: " in note for note in getattr(e, "__notes__", ())):
+        e.add_note(f"    hint: {hint}")
+
+
+_HINTS = {
+    ShapeError: "x.shape says what an array has; reshape, x.T or x[..., None] bring it to another",
+    DTypeError: "x.dtype says what an array holds; x.astype(…) gives another type",
+}
 
 
 def worded(e: Exception) -> str:

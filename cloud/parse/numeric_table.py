@@ -176,17 +176,6 @@ def _atan2(m, y, x):
     return m.op("where", steep, m.op("sub", half, angle), m.op("add", angle, back))
 
 
-@on_values(math.fmod)
-def _fmod(m, a, b):
-    """What is left of a after whole b's, with the sign of a"""
-    return m.op("mod", *m.promoted(a, b, at_least_float=True), truncated=True)
-
-
-@on_values(np.fmod)
-def _np_fmod(m, a, b):
-    return m.op("mod", *m.promoted(a, b, numbers=True), truncated=True)
-
-
 @on_values(math.copysign, np.copysign)
 def _copysign(m, x, sign):
     x, sign = m.promoted(x, sign, at_least_float=True)

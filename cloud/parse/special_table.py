@@ -60,6 +60,17 @@ def _power_series(m: Any, t: Value, coefficients: tuple[float, ...]) -> Value:
     return y
 
 
+@on_values(math.fmod)
+def _fmod(m, a, b):
+    """What is left of a after whole b's, with the sign of a"""
+    return m.op("mod", *m.promoted(a, b, at_least_float=True), truncated=True)
+
+
+@on_values(np.fmod)
+def _np_fmod(m, a, b):
+    return m.op("mod", *m.promoted(a, b, numbers=True), truncated=True)
+
+
 @on_values(math.remainder)
 def _remainder(m, x, y):
     """x less the nearest whole number of y, of two the even one"""
