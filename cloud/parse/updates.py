@@ -25,14 +25,15 @@ class Updates(Indexing):
         new = self.as_value(new, None if change else x.dtype)
         if not values_in([key]):
             return self._placed(x, key, new)
-        entries = [e for e in self.entries(x, key) if e is not Ellipsis]
+        given = self.entries(x, key)
+        entries = [e for e in given if e is not Ellipsis]
         if any(isinstance(e, Value) and e.dtype is DType.bool for e in entries):
             mask, new = self._chosen(x, entries, new)
             new = self.cast(change(new) if change else new, x.dtype)
             return self.op("where", mask, new, x)  # type: ignore[no-any-return]
         if any(e is None or (isinstance(e, slice) and e != slice(None)) for e in entries):
             raise self.not_known("a slice beside an index that is a value", "write a loop")
-        return self._found(x, entries, new)
+        return self._found(x, entries, new, front_of(given))
 
     def _placed(self, x: Value, key: Any, new: Value) -> Value:
         """x with x[key] = new where the place is known: each element has its source."""
@@ -45,6 +46,8 @@ class Updates(Indexing):
         sources[key] = np.broadcast_to(
             np.arange(math.prod(new.shape), dtype=np.int32).reshape(new.shape), part
         )
+        if not mask.any():
+            return x
         flat = self.op("reshape", new, shape=(-1,))
         spread = self.op("gather", flat, Constant(sources))
         return self.op("where", Constant(mask), spread, x)  # type: ignore[no-any-return]
@@ -76,9 +79,9 @@ class Updates(Indexing):
         new = self.op("reshape", new, shape=(*before, *(1,) * mask.rank, *after))
         return self.op("reshape", mask, shape=(*mask.shape, *(1,) * len(after))), new
 
-    def _found(self, x: Value, entries: list[Any], new: Value) -> Value:
+    def _found(self, x: Value, entries: list[Any], new: Value, front: int) -> Value:
         """x with x[entries] = new, where each place is compared with the indices: one outside of x
-        is nowhere, and of several that meet the last one stays."""
+        is nowhere, and of several that meet the last one stays. `front`: the axes before theirs."""
         axes = [n for n, e in enumerate(entries) if not isinstance(e, slice)]
         places = [self.places(entries[a], x.shape[a]) for a in axes]
         shape = together(places)
@@ -95,7 +98,7 @@ class Updates(Indexing):
             here = self.compare(ast.Eq, every, column)
             hit = here if hit is None else self.op("logical_and", hit, here)
         kept = [s for n, s in enumerate(x.shape) if n not in axes]
-        front = front_of(entries) if shape else 0
+        front = front if shape else 0
         part = (*kept[:front], *shape, *kept[front:])
         if not _fits(new, part):
             raise ValueError(f"an array of {new.shape} where one of {part} is wanted")

@@ -66,6 +66,8 @@ x[l[0] % 3][np.arange(4), l]
 """
 WRITES = """
 y[0, -1] = x[1, 0]
+y[1:1] = x[2:2]
+y[:, l[:0]] = x[:, :0]
 y[np.arange(3), [1, 0, -1]] = x[0, 0]
 y[np.ix_([0, 2], [1, 3])] = 2.0
 y[x > 0] = 0.5
@@ -96,6 +98,7 @@ y[:, np.arange(4), l] += x[:, :, 0]
 y[i, l] = x[0]
 y[i, :, l] = x[0, :, :4]
 y[..., l] = 3.0
+y[:, l, ..., l] = x[:, :, 0].T
 y[l[:, None] % 3, l] = x[0, 0, 0]
 y[i, -1] = x[0, 0]
 y[-1, i] += 1.0
@@ -192,6 +195,24 @@ def test_an_index_means_what_numpy_means(line: str, loop: bool, mode: str) -> No
     along, step = np.random.default_rng(1).standard_normal(x.shape), 1e-6
     want = (f(x + step * along, *others) - f(x - step * along, *others)) / (2 * step)
     np.testing.assert_allclose(np.vdot(slope, along), want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize(
+    "line",
+    ["x[l % 3, :, l]", "x[np.ix_([0, 2], [1, 3])]", "y[l % 3, l] = x[0]", "y[m] *= x[0, 0, 0]"],
+)
+def test_the_slope_of_the_slope_is_right_too(line: str, mode: str) -> None:
+    f, (x, *others) = program(line, False), arguments()
+    along, step = np.random.default_rng(1).standard_normal(x.shape), 1e-6
+
+    def slope(x: Any, *others: Any) -> Any:
+        return (grad(f)(x, *others) * along).sum()
+
+    with modes.using(mode=mode):
+        found = grad(slope)(x, *others)
+        ends = [grad(f)(x + s * along, *others) for s in (step, -step)]
+    np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", modes.MODES)
