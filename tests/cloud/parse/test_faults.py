@@ -102,6 +102,9 @@ for i in «range(x)»: pass
 «np.array([x, None])»
 «np.full(x, 1)»
 «np.pad(v, 'a')»
+«np.pad(v, 1, foo=1)»
+«np.sin(x, 'cos')»
+«np.triu(v, 0, 1)»
 «np.moveaxis(v, 3, 0)»
 «np.split(v, 4)»
 «np.einsum('i,j->k', v, v)»
