@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from cloud.parse.errors import NeedsTrace
 from cloud.parse.structure import values_in
 from ir.errors import AttrError, DTypeError, IrError, ShapeError
+from ir.op import Op
 
 FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -44,9 +46,11 @@ def is_fault(e: Exception) -> bool:
 
 
 def add_hint(e: Exception) -> None:
-    """Let an error of ours say what to look at, once."""
+    """Let an error of an operator say what to look at, once."""
     hint = next((h for kind, h in _HINTS.items() if isinstance(e, kind)), None)
-    if hint is not None and not any("hint: " in note for note in getattr(e, "__notes__", ())):
+    has_one = any("hint: " in note for note in getattr(e, "__notes__", ()))
+    makes_node = any(f.f_code is Op.node.__code__ for f, _ in traceback.walk_tb(e.__traceback__))
+    if hint is not None and makes_node and not has_one:
         e.add_note(f"    hint: {hint}")
 
 
