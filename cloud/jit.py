@@ -217,7 +217,7 @@ def _at_once(f: Callable[..., Any], form: Hashable, leaves: Sequence[Any]) -> An
     pairs = zip(leaves, arrays, strict=True)
     tensors = [x if isinstance(x, Tensor) else Tensor(a) for x, a in pairs]
     args, kwargs = unflatten(form, iter(tensors))
-    with at_once(), tracing(training=is_training()) as t:
+    with at_once(tensors), tracing(training=is_training()) as t:
         out = f(*args, **kwargs)
     for w, v in t.updates.items():
         w.data = array_of(v)

@@ -109,10 +109,11 @@ def _at_once(
     outermost = not eager.watching()
     with eager.at_once(watch=True):
         traced = _placed(f, args, kwargs, numbers, lambda x, _: eager.leaf(x))
+    with eager.at_once(traced.values, watch=True):
         try:
             traced.result = _as_values(f(*traced.args, **traced.kwargs), traced.plain)
         except (eager.NeedsTrace, ValueError) as error:  # numpy hides one behind the other
-            if outermost and eager.NeedsTrace in (type(error), type(error.__cause__)):
+            if outermost and any(isinstance(e, eager.NeedsTrace) for e in (error, error.__cause__)):
                 return None
             raise
         outputs = [v for v in leaves(traced.result) if isinstance(v, Value)]

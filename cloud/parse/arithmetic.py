@@ -78,10 +78,9 @@ class Arithmetic(Base):
             return self.weakly(self.op(_ARITHMETIC[kind], a, b), weak)
         if kind is ast.Div:
             return self.weakly(self.op("div", a, b), weak)
-        quotient = self._floor_division(a, b)
         if kind is ast.FloorDiv:
-            return self.weakly(quotient, weak)
-        return self.weakly(self.op("sub", a, self.op("mul", quotient, b)), weak)
+            return self.weakly(self._floor_division(a, b), weak)
+        return self.weakly(self.op("mod", a, b), weak)
 
     def unary(self, kind: type, x: Any) -> Any:
         if not isinstance(x, Value):
@@ -221,8 +220,16 @@ class Arithmetic(Base):
         return DType.i32 if dtype is DType.bool else dtype
 
     def _floor_division(self, a: Value, b: Value) -> Value:
+        """How often b goes into a, rounded down: of floats from the remainder, which is exact."""
         if a.dtype.is_float:
-            return self.op("floor", self.op("div", a, b))
+            zero, one = Constant(0, dtype=a.dtype), Constant(1, dtype=a.dtype)
+            rest = self.op("mod", a, b, truncated=True)
+            whole = self.op("round", self.op("div", self.op("sub", a, rest), b))
+            signs = self.op("mul", self.op("sign", rest), self.op("sign", b))
+            below = self.op("less", signs, zero)
+            whole = self.op("where", below, self.op("sub", whole, one), whole)
+            endless = self.op("floor", self.op("div", a, b))
+            return self.op("where", self.op("equal", b, zero), endless, whole)  # type: ignore[no-any-return]
         wide = (self.cast(v, DType.f64) for v in (a, b))
         return self.cast(self.op("floor", self.op("div", *wide)), a.dtype)
 

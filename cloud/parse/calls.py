@@ -19,7 +19,7 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
 )
 from cloud.parse.base import OFF_THE_END, Frame
 from cloud.parse.errors import UnsupportedSyntax
-from cloud.parse.faults import FAULTS, is_fault, refusing, worded
+from cloud.parse.faults import FAULTS, add_hint, is_fault, refusing, worded
 from cloud.parse.functions import (
     Closure,
     bound,
@@ -137,6 +137,7 @@ class Calls(Recursion):
         if not isinstance(e, UnsupportedSyntax) and not hasattr(e, "__notes__"):
             place = self.place()
             e.add_note(f"{place}: in {self.frames[-1].source.name}\n{place.caret()}")
+            add_hint(e)
 
     def _has_no_source(self, f: types.FunctionType, e: Exception) -> Exception:
         return self.not_known(

@@ -71,6 +71,15 @@ class Disagreement(UnsupportedSyntax):
     """Two ways that data decide between give results of different shapes, types or structures."""
 
 
+class NeedsTrace(TypeError):
+    """What tensors cannot answer without losing the gradient. The function is traced instead."""
+
+
+class NoSuchItem(NeedsTrace, IndexError):
+    """An index outside of a tensor. A function that is differentiated is traced: there it has a
+    place."""
+
+
 class Mismatch(Exception):
     """Two results that cannot be one; whoever knows the place makes a Disagreement of it."""
 

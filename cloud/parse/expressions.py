@@ -305,10 +305,7 @@ class Expressions(Comparisons):
 
 def _has_value(key: Any) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
-    return any(
-        isinstance(p, Value) or (isinstance(p, slice) and _has_value((p.start, p.stop, p.step)))
-        for p in parts
-    )
+    return any(values_in([p.start, p.stop, p.step] if isinstance(p, slice) else [p]) for p in parts)
 
 
 def _is_truth(x: Any) -> bool:

@@ -81,8 +81,11 @@ class Statements(Items):
                 self.set_attribute(x, attr, y)
             case ast.Subscript(value=base, slice=key):
                 x, k = self.expr(base), self.expr(key)
-                y = self._updated(kind, self.item(x, k, s.target), self.expr(s.value))
-                self._set_item(s.target, x, k, y)
+                if not self.has_unknown_mask(k):
+                    y = self._updated(kind, self.item(x, k, s.target), self.expr(s.value))
+                    self._set_item(s.target, x, k, y)
+                else:
+                    self._update_chosen(s.target, x, k, kind, self.expr(s.value))
 
     @refusing("beside a value stand numbers, arrays and values; a list grows by a list")
     def _updated(self, kind: type, old: Any, value: Any) -> Any:
