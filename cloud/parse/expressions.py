@@ -103,7 +103,11 @@ class Expressions(Comparisons):
         if interpretable(method):
             return self.call(method, (x, key), {})
         y = x[key]
-        return self.made(y) if isinstance(key, slice) else y
+        if isinstance(x, (np.ndarray, memoryview)):
+            new = isinstance(y, np.ndarray) and not np.may_share_memory(x, y)
+        else:
+            new = isinstance(key, slice)
+        return self.made(y) if new else y
 
     def _item_of_numbers(self, x: Any, key: Value, node: ast.AST) -> Value:
         values = [self.as_value(i) for i in x]

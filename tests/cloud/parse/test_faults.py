@@ -47,7 +47,7 @@ for «a, b» in [(x, x, x)]: pass
 «x + None»
 «x + [1]»
 «[1] * x»
-«v + np.ones(2, np.int16)»
+«v + np.ones(2, np.uint16)»
 «(x, x) - (x,)»
 «-[x]»
 «x < 'a'»
