@@ -132,7 +132,7 @@ class Expressions(Comparisons):
     def operated(self, kind: type, a: Any, b: Any) -> Any:
         """a `kind` b; an operator that the user's class defines is interpreted."""
         if self.is_ours(a, b):
-            return self.binary(kind, a, b)
+            return self.binary(kind, a, b, grows=True)
         if isinstance(a, str) and values_in([b]):
             raise self.not_known("the text of a value", "its number is known when the graph runs")
         for x, y, prefix in ((a, b, "__"), (b, a, "__r")):

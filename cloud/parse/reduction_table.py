@@ -44,9 +44,9 @@ def _sum(m, items, start=0):
     total = start
     if isinstance(items, Value):
         rest = m.reduce("reduce_sum", items, 0)
-        return rest if isinstance(start, int) and start == 0 else m.binary(ast.Add, start, rest)
+        return rest if isinstance(start, int) and start == 0 else m.binary(ast.Add, start, rest, grows=True)
     for x in m.iterated(items):
-        total = x if isinstance(total, int) and total == 0 else m.binary(ast.Add, total, x)
+        total = x if isinstance(total, int) and total == 0 else m.binary(ast.Add, total, x, grows=True)
     return total
 
 
