@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from cloud.compile.operator import compute, kernel_for
+from cloud.parse.errors import Place, too_deep
+from cloud.parse.functions import is_users
 from cloud.tensor import NeedsTrace, Tensor
 from ir.dtype import DType
 from ir.errors import GraphError
@@ -38,14 +41,23 @@ def at_once(*, watch: bool = False) -> Iterator[None]:
     """Inside, operators run at once also where only weights and constants meet.
 
     `watch`: results remember how they were made, so that they can be differentiated. What watches
-    outside goes on watching inside.
+    outside goes on watching inside. Raises UnsupportedSyntax for a recursion too deep for Python.
     """
     tokens = AT_ONCE.set(run_operator), _WATCHING.set(watch or _WATCHING.get())
     try:
         yield
+    except RecursionError as e:
+        raise too_deep(_innermost(e)) from None
     finally:
         _WATCHING.reset(tokens[1])
         AT_ONCE.reset(tokens[0])
+
+
+def _innermost(e: Exception) -> Place:
+    """The user's line that an error comes from."""
+    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(e.__traceback__)]
+    users = [at for at in frames if is_users(at[0])]
+    return Place.in_file(*(users or frames)[-1])
 
 
 def leaf(x: Any) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloud.parse.errors import PLACES, Disagreement, NotKnown, Place, Traced, UnsupportedSyntax
+from cloud.parse.errors import Disagreement, NotKnown, Place, Placed, Traced, UnsupportedSyntax
 from cloud.parse.source import FunctionSource
 from cloud.parse.state import KEPT, Move, Region, Scope, contents
 from cloud.parse.stateful import DRAW_BEFORE, MOVES, STATEFUL, changed_by, tracked
@@ -69,6 +69,7 @@ class Base:
         self.not_negative: set[Value] = set()  # loop counters
         self.default_float = DType.f32
         self.long_loops: set[ast.AST] = set()  # each had more turns than are written out
+        self.sources: dict[tuple[str, str, int], Placed] = {}
         self.moved: dict[int, Move] = {}  # objects that nothing sets back, by id
         self.watched_from: int | None = None  # a node made after this one ends a Python loop
 
@@ -100,10 +101,11 @@ class Base:
     def mark(self, node: Node) -> None:
         if self.frames:
             frame = self.frames[-1]
-            file = frame.source.filename.rpartition("/")[2]
-            node.source = located(f"{file}:{getattr(frame.node, 'lineno', 0)}")
-            if node.source not in PLACES:
-                PLACES[node.source] = self.place()
+            file, line = frame.source.filename, getattr(frame.node, "lineno", 0)
+            source = located(f"{file.rpartition('/')[2]}:{line}")
+            if (source, file, line) not in self.sources:
+                self.sources[source, file, line] = Placed.at(source, self.place())
+            node.source = self.sources[source, file, line]
 
     def touch(self, container: Any) -> None:
         """To be called before a container changes, so that the change can be undone."""

@@ -20,7 +20,7 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     special_table,
 )
 from cloud.parse.base import OFF_THE_END, Frame
-from cloud.parse.errors import UnsupportedSyntax
+from cloud.parse.errors import UnsupportedSyntax, too_deep
 from cloud.parse.faults import FAULTS, is_fault, refusing, worded
 from cloud.parse.functions import (
     Closure,
@@ -30,6 +30,7 @@ from cloud.parse.functions import (
     is_users,
     scope_of,
 )
+from cloud.parse.nearest import nearest
 from cloud.parse.recursion import Recursion
 from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
@@ -142,8 +143,7 @@ class Calls(Recursion):
             hint = "compute it from known numbers, or use an operator of cloud.ops"
             raise self.not_known(worded(e), hint) from None
         if isinstance(e, RecursionError):
-            hint = "write a loop, or let data decide how deep it goes"
-            raise self.refused("a recursion too deep to be written out", hint) from None
+            raise too_deep(self.place()) from None
         if not isinstance(e, UnsupportedSyntax) and not hasattr(e, "__notes__"):
             place = self.place()
             e.add_note(f"{place}: in {self.frames[-1].source.name}\n{place.caret()}")
@@ -156,8 +156,7 @@ class Calls(Recursion):
 
     def _takes_no_values(self, f: Any, why: str) -> Exception:
         return self.not_known(
-            f"{_full_name(f)} does not take values of a graph ({why})",
-            "cloud.ops has the operators; or compute it from known numbers",
+            f"{_full_name(f)} does not take values of a graph ({why})", nearest(f)
         )
 
     def run_function(self, source: FunctionSource, scope: Scope, arguments: dict[str, Any]) -> Any:

@@ -67,6 +67,7 @@ class RolledLoops(StagedLoops):
         while True:
             run = self._run(node, turn, k) if alone < MOST_ALONE and runs < MOST_RUNS else None
             if run is not None:
+                self.frames[-1].node = node
                 self._as_loop(run, every)
                 k, runs, alone = k + run.turns, runs + 1, 0
                 continue

@@ -243,6 +243,7 @@ class StagedLoops(Branches, Sequences):
         if found.condition is True:
             raise self.refused("a loop that never ends", "let its condition depend on data", node)
         test = condition.close([self.as_value(found.condition)])
+        self.frames[-1].node = node
         results = self.loop_node(first, (condition, test), (body, body.close(last)), turn.every)
         self._settle(plan, found, iter(results), node)
         code = turn.leaving["code"]
