@@ -34,7 +34,7 @@ from cloud.parse.nearest import nearest
 from cloud.parse.recursion import Recursion
 from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
-from cloud.parse.stateful import changes_built_in, receiver
+from cloud.parse.stateful import changes_built_in, receiver, tracked
 from cloud.parse.structure import described, values_in
 from cloud.parse.table import CALLS, TABLE
 from ir.errors import IrError
@@ -284,11 +284,13 @@ def _is_new(y: Any, f: Any, owner: Any, args: tuple[Any, ...]) -> bool:
             given.extend(x)
         elif isinstance(x, dict):
             given.extend(x.values())
-    return not any(x is y or _share(x, y) for x in given)
+    return not any(_share(x, y) for x in given)
 
 
 def _share(x: Any, y: Any) -> bool:
-    """Whether these are arrays in the same memory."""
+    """Whether these are one object, have one state, or are arrays in the same memory."""
+    if tracked(x) is tracked(y):
+        return True
     return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
 
 

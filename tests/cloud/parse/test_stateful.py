@@ -235,6 +235,21 @@ def sorted_view(x: Any) -> Any:
     return x * a[0]
 
 
+def view_made_inside(x: Any) -> Any:
+    b = bytearray(1)
+    if x > 1:
+        m = memoryview(b)
+        m[0] = 5
+    return x * b[0]
+
+
+def generator_made_inside(x: Any) -> Any:
+    bits = np.random.PCG64(1)
+    if x > 1:
+        x = x * np.random.Generator(bits).normal()
+    return x * np.random.Generator(bits).normal()
+
+
 def spawned(x: Any) -> Any:
     g, s = np.random.default_rng(1), 0.0
     for _ in range(5):
@@ -251,7 +266,18 @@ def looked_for(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "f",
-    [drawn_while, drawn_if, counted_on, longer, grown_set, sorted_view, spawned, looked_for],
+    [
+        drawn_while,
+        drawn_if,
+        counted_on,
+        longer,
+        grown_set,
+        sorted_view,
+        view_made_inside,
+        generator_made_inside,
+        spawned,
+        looked_for,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_what_no_graph_can_carry_is_refused_with_what_to_write(f: Callable[..., Any]) -> None:
