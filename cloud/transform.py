@@ -188,7 +188,8 @@ def _as_values(tree: Any, plain: np.dtype[Any]) -> Any:
         if isinstance(x, Value) or x is None:
             return x
         if isinstance(x, (int, float, np.ndarray, np.generic)):
-            own = {int: np.dtype(np.int32), float: plain}.get(type(x))
+            whole = np.dtype(np.int32 if type(x) is int and abs(x) < 2**31 else np.int64)
+            own = {int: whole, float: plain}.get(type(x))
             return Constant(np.asarray(x, own))
         return x
 

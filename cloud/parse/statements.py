@@ -14,6 +14,7 @@ from cloud.parse.errors import UnsupportedSyntax
 from cloud.parse.faults import refusing
 from cloud.parse.items import Items
 from cloud.parse.state import MISSING, Scope
+from cloud.parse.stateful import GROWS
 from cloud.parse.structure import described, values_in
 from ir.graph import Value
 
@@ -93,8 +94,11 @@ class Statements(Items):
         if isinstance(old, (list, set, dict)):
             self.touch(old)
             return IN_PLACE[kind](old, self.iterated(value) if isinstance(old, list) else value)
+        if isinstance(old, GROWS):
+            self.touch(old)
+            return IN_PLACE[kind](old, self.iterated(value))
         if isinstance(old, np.ndarray) and not isinstance(value, Value):
-            return BINARY[kind](old, value)
+            return self.made(BINARY[kind](old, value))
         return self.operated(kind, old, value)
 
     def assign(self, target: ast.expr, value: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cloud import grad, grad_source, jvp, modes, ops, remat, stop_gradient, value_and_grad, vjp
+from cloud.autodiff.reverse import Reverse, differentiated_again
 from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Graph, Value, Weight
@@ -334,3 +335,21 @@ def test_an_error_inside_says_which_line_of_the_users_it_comes_from() -> None:
 
 def test_a_whole_number_to_differentiate_by_is_data() -> None:
     assert grad(lambda x: x * x)(3) == 6.0
+
+
+def test_a_second_derivative_that_fails_leaves_the_next_gradient_as_it_was() -> None:
+    def fails(x: Any) -> Any:
+        raise ValueError("no")
+
+    def f(x: Any) -> Any:
+        for _ in range(300):
+            x = np.sin(x) * 1.5
+        return x
+
+    before = grad(f)(np.float64(0.5))
+    with pytest.raises(ValueError, match="no"):
+        grad(grad(fails))(np.float64(0.5))
+    assert not Reverse(()).again
+    with differentiated_again():
+        assert Reverse(()).again
+    assert grad(f)(np.float64(0.5)).tobytes() == before.tobytes()
