@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from fl_server.access.tokens import Actor
 from fl_server.errors import Forbidden, Malformed, NotFound
+from fl_server.http.admission import must_be_admitted
 from fl_server.http.api import binary, digest_in, seen
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED
@@ -28,7 +29,7 @@ _AUDIT_LINES = 1000
 
 def admin_routes(service: Service) -> APIRouter:
     """What an operator calls; whoever gets here has shown a token that is good for it."""
-    router = APIRouter(prefix="/admin", tags=["admin"])
+    router = APIRouter(prefix="/admin", tags=["admin"], dependencies=[Depends(must_be_admitted)])
     _add_tasks(router, service)
     _add_weights(router, service)
     _add_clients(router, service)

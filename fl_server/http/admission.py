@@ -7,7 +7,8 @@ import re
 
 from starlette.requests import Request
 
-from fl_server.access.tokens import bearer
+from fl_server.access.tokens import Actor, bearer
+from fl_server.errors import Unauthorised
 from fl_server.messages import AUTHORIZATION
 from fl_server.service import Service
 from fl_server.storage import audit
@@ -34,11 +35,27 @@ async def admit(service: Service, request: Request) -> None:
     """
     address = request.client.host if request.client else ""
     service.by_address.take(address)
-    path = request.url.path
+    # Never request.url: that is made of the caller's Host header, routes are found by this.
+    path: str = request.scope["path"]
     if path.startswith("/dashboard"):
         return  # its pages look at a cookie themselves, and change nothing
     if path.startswith(_GUARDED):
         await asyncio.to_thread(_admit_actor, service, request, f"{request.method} {path}")
+
+
+def must_be_admitted(request: Request) -> None:
+    """Nothing, if `admit` has seen whose token this is: a route behind this is closed otherwise.
+
+    raises Unauthorised
+    """
+    if not isinstance(getattr(request.state, "actor", None), Actor):
+        raise Unauthorised("a token of this server is needed")
+
+
+def target(request: Request) -> str:
+    """The path and the query of a request, as routes are found by them."""
+    path, query = request.scope["path"], request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
 def _admit_actor(service: Service, request: Request, asked: str) -> None:
@@ -46,7 +63,6 @@ def _admit_actor(service: Service, request: Request, asked: str) -> None:
     actor.check(next((s for pattern, s in _SCOPES if re.fullmatch(pattern, asked)), "*"))
     request.state.actor = actor
     if request.method != "GET":
-        query = f"?{request.url.query}" if request.url.query else ""
         with service.store.begin() as db:
             now = service.settings.clock()
-            audit.append(service.store, db, now, actor.name, asked + query)
+            audit.append(service.store, db, now, actor.name, f"{request.method} {target(request)}")

@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -15,6 +15,7 @@ from fl_server.access.clients import Caller, claimed_client
 from fl_server.access.tokens import Actor, bearer
 from fl_server.conditions import Conditions
 from fl_server.errors import Malformed, NotFound
+from fl_server.http.admission import must_be_admitted, target
 from fl_server.http.guard import SMALL_BODY
 from fl_server.http.metrics import Metrics
 from fl_server.rounds.tasks import Task
@@ -37,7 +38,7 @@ def device_routes(service: Service) -> APIRouter:
 
 def metric_routes(metrics: Metrics) -> APIRouter:
     """What a Prometheus asks for."""
-    router = APIRouter(tags=["metrics"])
+    router = APIRouter(tags=["metrics"], dependencies=[Depends(must_be_admitted)])
 
     @router.get("/metrics")
     def text() -> Response:
@@ -57,8 +58,7 @@ async def _called(service: Service, request: Request) -> tuple[Caller, bytes]:
     header = request.headers.get(wire.AUTHORIZATION, "")
     claimed_client(header)
     body, part = await request.body(), _part(request)
-    query = f"?{request.url.query}" if request.url.query else ""
-    arguments = header, request.method, request.url.path + query, body, part
+    arguments = header, request.method, target(request), body, part
     caller = await asyncio.to_thread(service.clients.authenticate, *arguments)
     service.by_client.take(caller.id)
     return caller, body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import httpx
@@ -15,8 +16,10 @@ from fl_server.access.limits import Buckets
 from fl_server.access.scopes import SCOPES
 from fl_server.access.tokens import Tokens
 from fl_server.cli import serve
+from fl_server.http.app import create_app
 from fl_server.operator import Operator
 from fl_server.secagg.keys import Identity
+from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
 
 # What each scope alone lets one do.
@@ -200,3 +203,42 @@ def test_every_scope_is_told_apart(server):
         operator.create_token("all", sorted(SCOPES))
         (found,) = [t for t in operator.tokens() if t["name"] == "all"]
     assert found["scopes"] == sorted(SCOPES)
+
+
+def answered(app, method: str, path: str, host: bytes) -> int:
+    """The status of a request whose scope is made by hand: no server looks at its Host first."""
+    sent: list[dict] = []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
+        "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "root_path": "", "headers": [(b"host", host)], "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 1),
+    }  # fmt: skip
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    return sent[0]["status"]
+
+
+@pytest.mark.parametrize("host", [b"x", b"x?", b"x#", b"x/dashboard?", b"x/dashboard/", b""])
+@pytest.mark.parametrize("path", ["/metrics", "/admin/clients", "/admin/tasks", "/admin/tokens"])
+def test_no_host_header_opens_a_guarded_route(tmp_path, host, path):
+    app = create_app(Settings(tmp_path))
+    assert answered(app, "GET", path, host) in (400, 401)
+    app.state.service.store.close()
+
+
+def test_a_guarded_route_is_closed_to_whom_nothing_has_admitted(tmp_path, monkeypatch):
+    async def admits_all(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr("fl_server.http.app.admit", admits_all)
+    app = create_app(Settings(tmp_path))
+    for path in ("/metrics", "/admin/clients", "/admin/ca/requests", "/admin/audit"):
+        assert answered(app, "GET", path, b"x") == 401
+    app.state.service.store.close()
