@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from fl_server.access.blobs import Blobs
 from fl_server.access.clients import Clients
 from fl_server.access.limits import Buckets
 from fl_server.access.tokens import Tokens
@@ -45,6 +46,7 @@ class Service:
         self.by_client = Buckets(settings.client_rate_per_s, bursts[1], time.monotonic)
         self.rounds = Rounds(self.store, self.clients, settings)
         self.uploads = Uploads(self.rounds, self.store)
+        self.blobs = Blobs(self.store, self.rounds.tasks, settings.tenant)
         self.bell = Bell()
         self.rounds.on_change(self.bell.ring)
 

@@ -50,6 +50,9 @@ class Caller:
     def tenant(self) -> str:
         return self.certificate.subject.tenant
 
+    def sees(self, tenant: str) -> bool:
+        return self.tenant == tenant
+
 
 class Clients:
     """The enrolled clients of a server."""

@@ -47,9 +47,14 @@ def _add_tasks(router: APIRouter, service: Service) -> None:
     ) -> dict[str, Any]:
         actor: Actor = request.state.actor
         if actor.tenant:
+            if settings.tenant not in ("", actor.tenant):
+                raise Forbidden(f"token {actor.name} makes tasks of {actor.tenant} alone")
             settings = settings.model_copy(update={"tenant": actor.tenant})
-        initial = weights_vector(service.store.get_blob(digest_in(weights)))
-        await asyncio.to_thread(rounds.create_task, settings, digest_in(model), initial)
+        digests = digest_in(model), digest_in(weights)
+        for digest in digests:
+            await asyncio.to_thread(service.blobs.check_operator, digest, actor.tenant)
+        initial = weights_vector(service.store.get_blob(digests[1]))
+        await asyncio.to_thread(rounds.create_task, settings, digests[0], initial)
         return _status(service, settings.name)
 
     @router.get("/tasks")
@@ -95,7 +100,8 @@ def _add_tasks(router: APIRouter, service: Service) -> None:
 def _add_weights(router: APIRouter, service: Service) -> None:
     @router.post("/blobs")
     async def add_blob(request: Request) -> dict[str, str]:
-        digest = await asyncio.to_thread(service.store.put_blob, await request.body())
+        body, tenant = await request.body(), request.state.actor.tenant
+        digest = await asyncio.to_thread(service.blobs.upload, body, tenant)
         return {"digest": digest.hex()}
 
     @router.get("/tasks/{name}/weights")

@@ -90,6 +90,8 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
     async def check_in(request: Request) -> Response:
         caller, body = await _called(service, request)
         message = wire.CheckIn.from_bytes(body)
+        if message.advert:  # who joins names a task
+            await asyncio.to_thread(seen, service, caller, message.task)
         device = Conditions.from_query(request.query_params)
         rounds, poll_s = service.rounds, service.settings.poll_s
         reply = await service.bell.until(lambda: rounds.check_in(caller, message, device), poll_s)
@@ -147,8 +149,10 @@ def _add_session(router: APIRouter, service: Service) -> None:
 def _add_downloads(router: APIRouter, service: Service) -> None:
     @router.get("/models/{digest}")
     async def model(request: Request, digest: str) -> Response:
-        await _called(service, request)
-        return await asyncio.to_thread(_blob, service, request, digest_in(digest))
+        caller, _ = await _called(service, request)
+        wanted = digest_in(digest)
+        await asyncio.to_thread(service.blobs.check_device, wanted, caller.tenant)
+        return await asyncio.to_thread(_blob, service, request, wanted)
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")
     async def round_transcript(request: Request, task: str, number: _Count) -> Response:
@@ -157,7 +161,8 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
             actor.check("rounds:read")
             await asyncio.to_thread(seen, service, actor, task)
         else:
-            await _called(service, request)
+            caller, _ = await _called(service, request)
+            await asyncio.to_thread(seen, service, caller, task)
 
         def lines() -> list[str]:
             with service.store.read() as db:
@@ -200,8 +205,8 @@ def binary(data: bytes) -> Response:
     return Response(data, media_type=wire.MEDIA_TYPE)
 
 
-def seen(service: Service, actor: Actor, name: str) -> Task:
-    """The task, if it is of a tenant that the actor sees.     raises NotFound"""
+def seen(service: Service, actor: Actor | Caller, name: str) -> Task:
+    """The task, if it is of a tenant that who asks sees.     raises NotFound"""
     task = service.rounds.tasks.get(name)
     if not actor.sees(task.settings.tenant or service.settings.tenant):
         raise NotFound(f"there is no task {name}")

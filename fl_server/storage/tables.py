@@ -44,6 +44,7 @@ weights = Table(
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary, nullable=False),
     Column("round", Integer, nullable=False),
+    Index("weights_by_digest", "digest"),
 )
 moments = Table(  # what a task's strategy keeps beside these weights
     "moments",
@@ -127,6 +128,12 @@ audit = Table(
     metadata,
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("line", Text, nullable=False),
+)
+uploads = Table(  # what operators have sent, by the tenant of their token
+    "uploads",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
 )
 enrolments = Table(  # that wait for a certificate from an authority apart from the server
     "enrolments",
