@@ -186,6 +186,12 @@ class WrongOffset(ProtocolError):
     """A part of an upload does not go where the parts before it end."""
 
 
+class HookFailed(FlError):
+    """The command that decides about devices did not run, or not in time; they may come again."""
+
+    status = 503
+
+
 class SettingsError(FlError):
     """Settings that contradict themselves or each other."""
 

@@ -21,11 +21,10 @@ class Blobs:
     def upload(self, data: bytes, tenant: str) -> bytes:
         """Keep what an operator of a tenant sends, of none if empty; the digest comes out."""
         digest = self._store.put_blob(data)
-        row = {"tenant": tenant, "digest": digest}
         with self._store.begin() as db:
             self._store.lock(db, "uploads")
-            if not self._uploaded(db, **row):
-                db.execute(uploads.insert().values(**row))
+            if not self._uploaded(db, tenant, digest):
+                db.execute(uploads.insert().values(tenant=tenant, digest=digest))
         return digest
 
     def check_operator(self, digest: bytes, tenant: str) -> None:

@@ -15,7 +15,7 @@ from fl_server.access.clients import Caller, claimed_client
 from fl_server.access.tokens import Actor, bearer
 from fl_server.conditions import Conditions
 from fl_server.errors import Malformed, NotFound
-from fl_server.http.admission import must_be_admitted, target
+from fl_server.http.admission import address_of, must_be_admitted, target
 from fl_server.http.guard import SMALL_BODY
 from fl_server.http.metrics import Metrics
 from fl_server.rounds.tasks import Task
@@ -25,6 +25,8 @@ from fl_server.storage import transcript
 
 # What fits every database's integer.
 _Count = Annotated[int, Path(ge=0, lt=2**31)]
+# 65,535 numbers of who is revoked in hexadecimal, and the chain of some thousand keys.
+_LIST_BODY = 1 << 21
 
 
 def device_routes(service: Service) -> APIRouter:
@@ -41,14 +43,16 @@ def metric_routes(metrics: Metrics) -> APIRouter:
     router = APIRouter(tags=["metrics"], dependencies=[Depends(must_be_admitted)])
 
     @router.get("/metrics")
-    def text() -> Response:
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    def text(request: Request) -> Response:
+        return Response(metrics.text(request.state.actor), media_type=CONTENT_TYPE_LATEST)
 
     return router
 
 
 def body_limit(settings: Settings, method: str, path: str) -> int:
     """The most bytes that any request of this method and path may carry."""
+    if (method, path) == ("POST", "/admin/ca/publish"):
+        return _LIST_BODY
     large = path == "/admin/blobs" or (path.startswith("/sessions/") and path.endswith("/vector"))
     return settings.max_model_bytes if large and method in ("POST", "PUT") else SMALL_BODY
 
@@ -76,7 +80,11 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
     @router.post("/enrol")
     async def enrol(request: Request) -> Response:
         message = wire.Enrol.from_bytes(await request.body())
-        enrolled = await asyncio.to_thread(service.clients.enrol, message)
+        if service.attestor:
+            _, tenant = await asyncio.to_thread(service.clients.sponsor, message)
+            await service.attestor.check(message.asked, tenant)
+        arguments = message, address_of(request)
+        enrolled = await asyncio.to_thread(service.clients.enrol, *arguments)
         if enrolled is None:
             again = str(int(1000 * service.settings.retry_s))
             return Response(status_code=204, headers={wire.RETRY_MS: again})

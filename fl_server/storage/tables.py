@@ -23,6 +23,8 @@ clients = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("public_key", LargeBinary, unique=True, nullable=False),
+    # Empty for clients from before it was kept who had no certificate then.
+    Column("tenant", String(64), nullable=False, server_default=""),
     Column("population", String(64), nullable=False),
     Column("certificate", LargeBinary, nullable=False),
     Column("counter", BigInteger, nullable=False, default=0),
@@ -140,6 +142,7 @@ enrolments = Table(  # that wait for a certificate from an authority apart from 
     metadata,
     Column("client", Integer, primary_key=True, autoincrement=False),
     Column("tenant", String(64), nullable=False),
+    # What the device has signed, without its token (messages.Asked).
     Column("message", LargeBinary, nullable=False),
     Column("asked_at", Float, nullable=False),
 )

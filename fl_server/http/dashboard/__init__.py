@@ -80,14 +80,13 @@ def routes(service: Service) -> APIRouter:
         except FlError as error:
             return page("login.html", request, 401, error=str(error))
         answer = RedirectResponse("/dashboard", 303)
-        options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/dashboard"}
-        answer.set_cookie(_COOKIE, token, secure=request.url.scheme == "https", **options)
+        answer.set_cookie(_COOKIE, token, **_flags(request))
         return answer
 
     @router.post("/logout")
-    def logout() -> Response:
+    def logout(request: Request) -> Response:
         answer = RedirectResponse("/dashboard", 303)
-        answer.delete_cookie(_COOKIE, path="/dashboard")
+        answer.delete_cookie(_COOKIE, **_flags(request))
         return answer
 
     @router.get("/static/{name}")
@@ -97,6 +96,12 @@ def routes(service: Service) -> APIRouter:
         return FileResponse(_HERE / "static" / name, media_type=_STATIC[name])
 
     return router
+
+
+def _flags(request: Request) -> dict[str, Any]:
+    """Of the cookie: for no script, no other site, and where there is TLS for no plain request."""
+    secure = request.scope["scheme"] == "https"
+    return {"httponly": True, "samesite": "strict", "path": "/dashboard", "secure": secure}
 
 
 def _actor(service: Service, request: Request) -> Actor:
