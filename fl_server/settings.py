@@ -90,15 +90,16 @@ class Settings:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
         if self.workers < 1:
             raise SettingsError(f"workers is {self.workers}, want 1 or more")
-        if not self.tenant:
-            raise SettingsError("tenant '': want 1 to 64 bytes of text")
-        check_tenant(self.tenant)
+        check_name("tenant", self.tenant)
 
 
-def check_tenant(name: str) -> None:
-    """Nothing, if certificates can hold it; empty is none.     raises SettingsError"""
-    if not name.isprintable() or len(name.encode()) > 64:
-        raise SettingsError(f"tenant {name[:80]!r}: want 1 to 64 bytes of text")
+def check_name(what: str, name: str) -> None:
+    """Nothing, if databases and certificates can hold the name of a tenant or a population.
+
+    raises SettingsError
+    """
+    if not name.isprintable() or not 1 <= len(name.encode()) <= 64:
+        raise SettingsError(f"{what} {name[:80]!r}: want 1 to 64 bytes of text")
 
 
 class TaskSettings(BaseModel):
@@ -156,10 +157,13 @@ class TaskSettings(BaseModel):
 
     @field_validator("population", "tenant")
     @classmethod
-    def _is_text(cls, text: str) -> str:
-        if not text.isprintable() or len(text.encode()) > 64:
-            raise PydanticCustomError("text", "at most 64 bytes of printable text")
-        return text
+    def _is_name(cls, name: str) -> str:
+        try:
+            if name:
+                check_name("", name)
+        except SettingsError:
+            raise PydanticCustomError("name", "at most 64 bytes of text") from None
+        return name
 
     @classmethod
     def checked(cls, **settings: Any) -> TaskSettings:
@@ -223,7 +227,7 @@ class TaskSettings(BaseModel):
         )
 
     def warnings(self) -> list[str]:
-        """What can be had, and should be known before."""
+        """What these settings allow, and whoever makes the task should know."""
         found = []
         if self.graph == "sparse":
             found.append(

@@ -13,11 +13,11 @@ from fl_server import messages as wire
 from fl_server.access.tokens import Actor, Tokens
 from fl_server.authority.enrolment import Authority
 from fl_server.authority.registry import Registry
-from fl_server.errors import BadSignature, CertificateNeeded, Malformed, NotFound, Unauthorised
+from fl_server.errors import BadSignature, CertificateNeeded, NotFound, Unauthorised
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.keys import verify
-from fl_server.settings import Settings
+from fl_server.settings import Settings, check_name
 from fl_server.storage import audit
 from fl_server.storage.store import Store
 from fl_server.storage.tables import clients, facts
@@ -74,13 +74,12 @@ class Clients:
     def sponsor(self, request: wire.Enrol) -> tuple[Actor, str]:
         """Whose token lets a device in, and the tenant that it will be of.
 
-        raises Unauthorised, Forbidden, BadSignature, Malformed
+        raises Unauthorised, Forbidden, BadSignature, SettingsError
         """
         actor = self._tokens.actor(request.token.decode("latin-1"))
         actor.check("enrol")
         request.asked.verify()
-        if not request.population.isprintable() or not request.population:
-            raise Malformed(f"population {request.population!r}: want 1 to 64 bytes of text")
+        check_name("population", request.population)
         return actor, actor.tenant or self._settings.tenant
 
     def enrol(self, request: wire.Enrol, address: str = "") -> wire.Enrolled | None:
@@ -89,7 +88,7 @@ class Clients:
         than a token is the caller's to ask (authority/attestation.py).
 
         address: where the request came from, for the audit log
-        raises Unauthorised, Forbidden, BadSignature, Malformed
+        raises Unauthorised, Forbidden, BadSignature, SettingsError
         """
         actor, tenant = self.sponsor(request)
         with self._store.begin() as db:

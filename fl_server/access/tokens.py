@@ -11,7 +11,7 @@ from sqlalchemy import Row, select, update
 
 from fl_server.access.scopes import OF_ALL_TENANTS, SCOPES
 from fl_server.errors import Forbidden, NotFound, ProtocolError, SettingsError, Unauthorised
-from fl_server.settings import Settings, check_tenant
+from fl_server.settings import Settings, check_name
 from fl_server.storage.store import Store
 from fl_server.storage.tables import tokens as table
 
@@ -135,7 +135,8 @@ def _check(name: str, scopes: list[str], tenant: str, days: float | None) -> Non
     """raises SettingsError"""
     if not name.isprintable() or not 1 <= len(name) <= 64:
         raise SettingsError(f"token {name[:80]!r}: want a name of 1 to 64 characters")
-    check_tenant(tenant)
+    if tenant:
+        check_name("tenant", tenant)
     for scope in scopes:
         if scope not in SCOPES:
             raise SettingsError(f"no scope {scope[:80]!r}; there are {', '.join(SCOPES)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import pytest
 from fl_fleet import MODEL, fleet_of, serving, task_settings
 from fl_world import START, enrolment, identity_of
@@ -42,6 +43,7 @@ def test_the_audit_log_tells_who_asked_from_where_for_what_and_what_came_of_it(t
         )
         client = enrolled.certificate.subject.client
         operator.revoke(client)
+        httpx.post(f"{server.url}/dashboard/login", data={"token": server.service.admin_token})
         with pytest.raises(errors.ServerRefused, match="there is no task none"):
             operator.stop("none")
         with Operator(server.url, secret) as clerk:
@@ -66,6 +68,7 @@ def test_the_audit_log_tells_who_asked_from_where_for_what_and_what_came_of_it(t
         "POST /admin/tasks/none/stop": {"code": 404},
         "POST /admin/tasks/t/stop": {"code": 403, "who": "clerk"},
         "GET /admin/tasks/t/weights": {"code": 200, "who": "clerk"},
+        "logged in to the dashboard": {"who": "admin.token"},
         "enrolled a client": {"who": "enrol.token", "from": "192.0.2.7", "client": client},
     }
     for what, told in expected.items():

@@ -48,7 +48,7 @@ def test_messages_whose_text_no_database_holds_are_refused(tmp_path, postgres):
         identity, token = identity_of(b"d"), server.enrol_token.encode()
         made = wire.Enrol.of(identity, "\0", token)
         answer = httpx.post(f"{server.url}/enrol", content=made.to_bytes())
-        assert answer.text == "Malformed: population '\\x00': want 1 to 64 bytes of text\n"
+        assert answer.text == "SettingsError: population '\\x00': want 1 to 64 bytes of text\n"
         enrolled = server.service.clients.enrol(enrolment(identity, token))
         with closing(Http(server.url, identity, patience_s=1)) as device:
             device.client_id = enrolled.certificate.subject.client
