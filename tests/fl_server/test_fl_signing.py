@@ -64,7 +64,7 @@ def test_requests_that_come_in_no_order_are_not_answered_for_ever(tmp_path, ca, 
             ("requests", None, "no list of who waits"),
             ("requests", [{"client": 3}], "no request for a certificate"),
             ("revoked", "none", "no list"),
-            ("revoked", [-1], "says that -1 is revoked; want a client's number"),
+            ("revoked", [-1], "says that -1 is revoked; want the number of a client"),
         ):
             same[name] = value
             with pytest.raises(errors.Malformed, match=message):
