@@ -19,12 +19,10 @@ from fl_world import enrolment, identity_of
 from fl_server import errors
 from fl_server.authority.attestation import Attestor, attest
 from fl_server.authority.ca import CertificateAuthority
-from fl_server.cli import serve
 from fl_server.commands.ca import sign
 from fl_server.device import Device, Policy
 from fl_server.device.cli import _attestation, client
 from fl_server.device.linear import synthetic_device
-from fl_server.settings import Settings
 
 GENUINE = enrolment(identity_of(b"device"), b"token", attestation=b"genuine").asked
 CHECK = "import json,sys; r=json.load(sys.stdin); sys.exit(bytes.fromhex(r['attestation'])!=b'%s')"
@@ -177,13 +175,6 @@ def test_more_devices_than_can_be_looked_at_are_told_when_to_come_again(tmp_path
     attestor.close()
     assert found[:72] == [None] * 72
     assert isinstance(found[72], errors.TooMany)
-
-
-def test_a_hook_that_nobody_would_ask_or_find_is_refused(tmp_path, capsys):
-    with pytest.raises(errors.SettingsError, match="give it to ca sign"):
-        Settings(tmp_path, attest=["true"], authority_public=bytes(32))
-    assert serve(["--folder", str(tmp_path), "--attest", "/none/hook"]) == 1
-    assert "attestation: /none/hook: no command that can be run" in capsys.readouterr().err
 
 
 def test_a_device_that_the_hook_cannot_tell_about_goes_on_waiting(tmp_path, capsys):
