@@ -172,6 +172,12 @@ class TooSlow(FlError):
     status = 408
 
 
+class HookFailed(FlError):
+    """The command that decides about devices did not run, or not in time; they may come again."""
+
+    status = 503
+
+
 class Gone(FlError):
     """The stage, or the round, is over."""
 

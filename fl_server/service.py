@@ -6,9 +6,11 @@ import asyncio
 import logging
 import time
 
+from fl_server.access.blobs import Blobs
 from fl_server.access.clients import Clients
 from fl_server.access.limits import Buckets
 from fl_server.access.tokens import Tokens
+from fl_server.authority.attestation import Attestor
 from fl_server.authority.enrolment import Authority, load_authority
 from fl_server.authority.registry import Registry
 from fl_server.rounds.bell import Bell
@@ -30,6 +32,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.attestor = Attestor(settings.attest, settings.attest_s)
         self.store = Store(settings.folder, settings.database_url, settings.files_url)
         self.admin_token = self._token("admin.token", settings.admin_token)
         self.enrol_token = self._token("enrol.token", settings.enrol_token)
@@ -45,6 +48,7 @@ class Service:
         self.by_client = Buckets(settings.client_rate_per_s, bursts[1], time.monotonic)
         self.rounds = Rounds(self.store, self.clients, settings)
         self.uploads = Uploads(self.rounds, self.store)
+        self.blobs = Blobs(self.store, self.rounds.tasks, settings.tenant)
         self.bell = Bell()
         self.rounds.on_change(self.bell.ring)
 

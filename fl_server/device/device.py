@@ -38,7 +38,6 @@ from fl_server.errors import (
     StaleRound,
     TrainingFailed,
 )
-from fl_server.secagg import labels
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update
@@ -77,7 +76,8 @@ class Device:
     authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
     message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run` ·
     tell: hears in a line what the device is at · tls: how the server is known, and the device
-    to it · conditions: what is said of the device whenever it asks for work
+    to it · conditions: what is said of the device whenever it asks for work · attest: the
+    platform's attestation of the device's public key (32 bytes), at most 16384 bytes
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class Device:
         tell: Callable[[str], None] = lambda text: None,
         tls: ssl.SSLContext | None = None,
         conditions: Callable[[], Conditions] = Conditions,
+        attest: Callable[[bytes], bytes] = lambda public_key: b"",
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -113,6 +114,7 @@ class Device:
         self._stop = stop or threading.Event()
         self._tell = tell
         self._conditions = conditions
+        self._attest = attest
         self._lock = lock_folder(self.folder)
         try:
             self._identity = load_identity(self.folder, random)
@@ -138,12 +140,9 @@ class Device:
         """Get a certificate, or use the one in the folder while it is valid.     raises FlError"""
         certificate, now = load_certificate(self.folder), self._clock()
         if certificate is None or certificate.subject.not_after < now:
-            unsigned = wire.Enrol(
-                self._identity.public, self._population, os.fsencode(self._enrol_token), bytes(64)
-            )
-            signature = self._identity.sign(labels.ENROL, unsigned.signed)
-            message = unsigned.signed + signature
-            enrolled = wire.Enrolled.from_bytes(self._http.enrol(message))
+            token, attestation = os.fsencode(self._enrol_token), self._attest(self._identity.public)
+            message = wire.Enrol.of(self._identity, self._population, token, attestation)
+            enrolled = wire.Enrolled.from_bytes(self._http.enrol(message.to_bytes()))
             certificate = enrolled.certificate
             if enrolled.authority != self._authority:
                 self._follow_authority()
