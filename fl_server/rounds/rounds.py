@@ -21,6 +21,7 @@ from fl_server.rounds.pace import Pace
 from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.tasks import Task, Tasks
 from fl_server.rounds.turn import Desk
+from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.session import Session
 from fl_server.settings import Settings, TaskSettings
@@ -168,6 +169,8 @@ class Rounds:
         if live.stage != "vector":
             when = "not open yet" if live.stage == "share" else "over"
             raise Gone(f"stage vector is {when}; this is stage {live.stage}")
+        if isinstance(live.state, ShardedStage):
+            live.state.state_of(client)
         return place
 
     # What time does.
