@@ -6,27 +6,39 @@ Everything here is safe to call from several threads, and in several workers ove
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Row
+from sqlalchemy.exc import SQLAlchemyError
 
 from fl_server import messages as wire
 from fl_server.access.clients import Caller, Clients
 from fl_server.conditions import NOTHING_SAID, Conditions
-from fl_server.errors import FlError, Gone, NotFound, RoundFailed, RoundFinished, StageReplayed
+from fl_server.errors import (
+    FlError,
+    Gone,
+    LedgerDamaged,
+    NotFound,
+    RoundFailed,
+    RoundFinished,
+    StageReplayed,
+)
 from fl_server.rounds import record
 from fl_server.rounds.live import FINISHED, STAGES, LiveRound
 from fl_server.rounds.pace import Pace
 from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.tasks import Task, Tasks
-from fl_server.rounds.turn import Desk
+from fl_server.rounds.turn import Desk, Turn
 from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.session import Session
 from fl_server.settings import Settings, TaskSettings
 from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
+
+_log = logging.getLogger(__name__)
 
 
 class Rounds:
@@ -42,6 +54,8 @@ class Rounds:
         self._desk = Desk(*parts)
         self._clients = clients
         self._pace = Pace(settings)
+        # Tasks whose last turn here broke.
+        self._failing: set[str] = set()
         self._barred: dict[str, tuple[int, set[int]]] = {}
 
     def on_change(self, call: Callable[[], None]) -> None:
@@ -79,11 +93,16 @@ class Rounds:
             return turn.live
 
     def spent(self, task: Task) -> dict[str, float] | None:
-        """What the task's releases have cost, None without differential privacy."""
+        """What the task's releases have cost, None without differential privacy or an account that
+        can be read."""
         privacy = task.settings.privacy
         if privacy is None:
             return None
-        noises = self._desk.ledger(task.name).noises()
+        try:
+            noises = self._desk.ledger(task.name).noises()
+        except LedgerDamaged as error:
+            _log.error("task %s: %s", task.name, error)
+            return None
         return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
 
     # What devices do.
@@ -103,8 +122,13 @@ class Rounds:
             running = {task.name: task for task in all_tasks if self._is_for(task, caller)}
             suited = {name for name, task in running.items() if task.settings.suits(device)}
             for row in record.open_rounds(db) if suited else ():
-                if row.task in suited and self._may_offer(db, row, caller):
+                if row.task not in suited or not self._may_offer(db, row, caller):
+                    continue
+                try:
                     offer = _offer(self._replicas.blank(running[row.task], row))
+                except FlError as error:  # there may be another task
+                    _log.error("task %s cannot be offered: %s", row.task, error)
+                else:
                     return self._reply(wire.OFFER, offer.to_bytes())
         return None if running else self._again(wire.IDLE)
 
@@ -177,29 +201,51 @@ class Rounds:
 
     def tick(self) -> float | None:
         """End what is over; when to call again comes out, None if nothing has a deadline."""
-        for row in self._open_rows():
-            if self._settings.clock() >= row.deadline:
-                with self._desk.turn(row.task) as turn:
-                    turn.end_if_due()
-        return min((row.deadline for row in self._open_rows()), default=None)
+        now = self._settings.clock()
+        self._each([row.task for row in self._open_rows() if now >= row.deadline], self._end)
+        left = [row.deadline for row in self._open_rows() if row.task not in self._failing]
+        return min(left, default=None)
 
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole
         time again, and a running task without a round gets one."""
-        for task in self.tasks.all():
-            with self._desk.turn(task.name) as turn:
-                if turn.live is not None:
-                    turn.extend()
-                turn.open()
+        self._each([task.name for task in self.tasks.all()], _resume)
 
     def begin_anew(self, why: str) -> None:
         """End all open rounds, which another opens after."""
-        for row in self._open_rows():
-            with self._desk.turn(row.task) as turn:
-                if turn.live is not None:
-                    turn.fail(RoundFailed(why), counts=False)
+
+        def end(turn: Turn) -> None:
+            if turn.live is not None:
+                turn.fail(RoundFailed(why), counts=False)
+
+        self._each([row.task for row in self._open_rows()], end)
 
     # What the above uses.
+
+    def _each(self, tasks: Iterable[str], work: Callable[[Turn], None]) -> None:
+        """A turn at each of these tasks: what is wrong with one keeps no other from its own.
+
+        raises SQLAlchemyError where the database is away, which is there for all of them
+        """
+        for name in tasks:
+            try:
+                with self._desk.turn(name) as turn:
+                    work(turn)
+            except SQLAlchemyError:
+                raise
+            except Exception as error:
+                self._failing.add(name)
+                _log.error("task %s: %s", name, " ".join(str(error).split()))
+            else:
+                self._failing.discard(name)
+
+    def _end(self, turn: Turn) -> None:
+        """End a stage that is due; one that could not be ended before has its whole time again, in
+        which those come who could not either."""
+        if turn.task.name in self._failing and turn.live is not None:
+            turn.extend()
+        else:
+            turn.end_if_due()
 
     def _open_rows(self) -> list[Row[Any]]:
         with self._store.read() as db:
@@ -292,6 +338,12 @@ class Rounds:
     def _took(self, session: str, client: int) -> bool:
         with self._store.read() as db:
             return record.took_vector(db, session, client)
+
+
+def _resume(turn: Turn) -> None:
+    if turn.live is not None:
+        turn.extend()
+    turn.open()
 
 
 def _ended(row: Row[Any] | None) -> FlError:

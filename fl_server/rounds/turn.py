@@ -15,8 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from fl_server.access.clients import Caller, Clients
-from fl_server.errors import FlError, NotFound, ProtocolError, RoundFailed
-from fl_server.privacy import Ledger
+from fl_server.errors import FlError, LedgerDamaged, NotFound, ProtocolError, RoundFailed
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.rounds.replicas import Replicas
@@ -25,6 +24,7 @@ from fl_server.secagg.cohort import ShardedStage, Sum
 from fl_server.secagg.keys import model_digest
 from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
+from fl_server.storage.ledger import Ledger
 from fl_server.storage.store import Store
 from fl_server.storage.tables import rounds as table
 from fl_server.storage.weights import Version, Weights
@@ -77,10 +77,16 @@ class Desk:
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.store.ledger_path(task))
 
-    def overspent(self, task: Task) -> str:
-        """Why the task's privacy budget has no round left, empty if it has."""
+    def overspent(self, db: Connection, task: Task) -> str:
+        """Why the task's privacy budget has no round left, empty if it has.
+
+        raises LedgerDamaged
+        """
         privacy = task.settings.privacy
-        if privacy is None or privacy.allows_after(self.ledger(task.name).noises()):
+        if privacy is None:
+            return ""
+        released = record.finished(db, task.name)
+        if privacy.allows_after(self.ledger(task.name).noises(released)):
             return ""
         return f"another round would spend more than epsilon {privacy.epsilon:g}"
 
@@ -195,7 +201,12 @@ class Turn:
         task, db = self.task, self._db
         if task.state != "running" or record.open_round(db, task.name) is not None:
             return
-        if why := self._desk.overspent(task):
+        try:
+            why = self._desk.overspent(db, task)
+        except LedgerDamaged as error:  # the task ends, the others go on
+            self._desk.tasks.set_state(db, task.name, "failed", str(error))
+            return
+        if why:
             self._desk.tasks.set_state(db, task.name, "finished", why)
             return
         now, version = self._now(), self._desk.weights.latest(task.name, db)
@@ -227,7 +238,11 @@ class Turn:
 
     def _finish(self, live: LiveRound, total: Sum, now: float) -> None:
         task, weights, db = self.task, self._desk.weights, self._db
-        if why := self._desk.overspent(task):  # the database was put back to an earlier state
+        try:
+            why = self._desk.overspent(db, task)  # the database may have been put back
+        except LedgerDamaged as error:
+            why = str(error)
+        if why:
             self.fail(RoundFailed(why))
             return
         mean, privacy = total.mean, task.settings.privacy
