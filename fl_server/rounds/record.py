@@ -81,17 +81,13 @@ def kept_message(db: Connection, task: str, number: int, stage: str, client: int
     return found
 
 
-def open_round(db: Connection, task: str) -> Row[Any] | None:
-    """The row of a task's open round."""
-    return db.execute(
-        select(table).where((table.c.task == task) & table.c.stage.in_(STAGES))
-    ).first()
-
-
-def open_rounds(db: Connection) -> list[Row[Any]]:
-    """The rows of all open rounds, the oldest first."""
+def open_rounds(db: Connection, task: str | None = None) -> list[Row[Any]]:
+    """The rows of all open rounds, or of one task's, the oldest first."""
     still_open = select(table).where(table.c.stage.in_(STAGES))
-    return list(db.execute(still_open.order_by(table.c.opened_at, table.c.task)).all())
+    if task is not None:
+        still_open = still_open.where(table.c.task == task)
+    order = table.c.opened_at, table.c.task, table.c.number
+    return list(db.execute(still_open.order_by(*order)).all())
 
 
 def of_session(db: Connection, session: str) -> Row[Any] | None:
@@ -209,6 +205,12 @@ def bytes_up(db: Connection, live: LiveRound) -> int:
 def finished(db: Connection, task: str) -> int:
     """How many rounds of a task are finished."""
     over = (table.c.task == task) & (table.c.stage == FINISHED)
+    return int(db.scalar(select(func.count()).where(over)) or 0)
+
+
+def ended(db: Connection, task: str) -> int:
+    """How many rounds of a task are over."""
+    over = (table.c.task == task) & table.c.stage.in_((FINISHED, FAILED))
     return int(db.scalar(select(func.count()).where(over)) or 0)
 
 

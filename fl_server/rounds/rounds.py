@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,6 +33,7 @@ from fl_server.rounds.tasks import Task, Tasks
 from fl_server.rounds.turn import Desk, Turn
 from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
+from fl_server.secagg.keys import model_digest
 from fl_server.secagg.session import Session
 from fl_server.settings import Settings, TaskSettings
 from fl_server.storage.store import Store
@@ -40,9 +41,12 @@ from fl_server.storage.weights import Weights
 
 _log = logging.getLogger(__name__)
 
+_Place: TypeAlias = tuple[str, int | None]  # of an open round: its task and number
+
 
 class Rounds:
-    """At most one round of each task is open at a time."""
+    """At most one round of each task is open at a time; where updates may be stale, one for each
+    version of the weights that devices have begun from, and those that are through with joining."""
 
     def __init__(self, store: Store, clients: Clients, settings: Settings) -> None:
         self.weights = Weights(store)
@@ -54,8 +58,8 @@ class Rounds:
         self._desk = Desk(*parts)
         self._clients = clients
         self._pace = Pace(settings)
-        # Tasks whose last turn here broke.
-        self._failing: set[str] = set()
+        # Those whose last turn here broke.
+        self._failing: set[_Place] = set()
         self._barred: dict[str, tuple[int, set[int]]] = {}
 
     def on_change(self, call: Callable[[], None]) -> None:
@@ -118,18 +122,17 @@ class Rounds:
         if request.advert:
             return self._join(caller, request)
         with self._store.read() as db:
-            all_tasks = self.tasks.all(db)
-            running = {task.name: task for task in all_tasks if self._is_for(task, caller)}
-            suited = {name for name, task in running.items() if task.settings.suits(device)}
-            for row in record.open_rounds(db) if suited else ():
-                if row.task not in suited or not self._may_offer(db, row, caller):
-                    continue
-                try:
-                    offer = _offer(self._replicas.blank(running[row.task], row))
-                except FlError as error:  # there may be another task
-                    _log.error("task %s cannot be offered: %s", row.task, error)
-                else:
-                    return self._reply(wire.OFFER, offer.to_bytes())
+            running = {task.name: task for task in self.tasks.all(db) if self._is_for(task, caller)}
+            suited = {name: t for name, t in running.items() if t.settings.suits(device)}
+            if offered := self._offered(db, suited, caller):
+                return offered
+            wanting = [task for task in suited.values() if self._wants_round(db, task, caller)]
+        for task in wanting:
+            with self._desk.turn(task.name) as turn:
+                turn.open()
+        if wanting:
+            with self._store.read() as db:
+                return self._offered(db, suited, caller)
         return None if running else self._again(wire.IDLE)
 
     def wait_reply(self) -> wire.CheckInReply:
@@ -202,14 +205,16 @@ class Rounds:
     def tick(self) -> float | None:
         """End what is over; when to call again comes out, None if nothing has a deadline."""
         now = self._settings.clock()
-        self._each([row.task for row in self._open_rows() if now >= row.deadline], self._end)
-        left = [row.deadline for row in self._open_rows() if row.task not in self._failing]
+        self._each([_place(row) for row in self._open_rows() if now >= row.deadline], self._end)
+        left = [row.deadline for row in self._open_rows() if _place(row) not in self._failing]
         return min(left, default=None)
 
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole
         time again, and a running task without a round gets one."""
-        self._each([task.name for task in self.tasks.all()], _resume)
+        self._each([_place(row) for row in self._open_rows()], _extend)
+        without = {task.name for task in self.tasks.all() if not task.settings.max_staleness}
+        self._each([(name, None) for name in sorted(without)], Turn.open)
 
     def begin_anew(self, why: str) -> None:
         """End all open rounds, which another opens after."""
@@ -218,31 +223,32 @@ class Rounds:
             if turn.live is not None:
                 turn.fail(RoundFailed(why), counts=False)
 
-        self._each([row.task for row in self._open_rows()], end)
+        self._each([_place(row) for row in self._open_rows()], end)
 
     # What the above uses.
 
-    def _each(self, tasks: Iterable[str], work: Callable[[Turn], None]) -> None:
-        """A turn at each of these tasks: what is wrong with one keeps no other from its own.
+    def _each(self, places: Iterable[_Place], work: Callable[[Turn], None]) -> None:
+        """A turn at each of these rounds: what is wrong with one keeps no other from its own.
 
         raises SQLAlchemyError where the database is away, which is there for all of them
         """
-        for name in tasks:
+        for place in places:
             try:
-                with self._desk.turn(name) as turn:
+                with self._desk.turn(*place) as turn:
                     work(turn)
             except SQLAlchemyError:
                 raise
             except Exception as error:
-                self._failing.add(name)
-                _log.error("task %s: %s", name, " ".join(str(error).split()))
+                self._failing.add(place)
+                _log.error("task %s: %s", place[0], " ".join(str(error).split()))
             else:
-                self._failing.discard(name)
+                self._failing.discard(place)
 
     def _end(self, turn: Turn) -> None:
         """End a stage that is due; one that could not be ended before has its whole time again, in
         which those come who could not either."""
-        if turn.task.name in self._failing and turn.live is not None:
+        live = turn.live
+        if live is not None and (turn.task.name, live.number) in self._failing:
             turn.extend()
         else:
             turn.end_if_due()
@@ -255,23 +261,56 @@ class Rounds:
         whose = task.settings.tenant or self._settings.tenant, task.settings.population
         return task.state == "running" and whose == (caller.tenant, caller.population)
 
-    def _may_offer(self, db: Connection, row: Row[Any], caller: Caller) -> bool:
+    def _offered(
+        self, db: Connection, tasks: Mapping[str, Task], caller: Caller
+    ) -> wire.CheckInReply | None:
+        """The round of these tasks that has waited for longest for such a client."""
+        for row in record.open_rounds(db):
+            task = tasks.get(row.task)
+            if task is None or not self._may_offer(db, task, row, caller):
+                continue
+            try:
+                offer = _offer(self._replicas.blank(task, row))
+            except FlError as error:  # there may be another task
+                _log.error("task %s cannot be offered: %s", row.task, error)
+            else:
+                return self._reply(wire.OFFER, offer.to_bytes())
+        return None
+
+    def _wants_round(self, db: Connection, task: Task, caller: Caller) -> bool:
+        """Whether a buffer on the newest weights should be opened for a client."""
+        if not task.settings.max_staleness:
+            return False
+        newest, rows = self.weights.latest(task.name, db).digest, record.open_rounds(db, task.name)
+        if any(row.stage == "advertise" and row.weights == newest for row in rows):
+            return False
+        model = model_digest(task.model, newest)
+        return not record.has_spent(db, task.name, model, caller.id) and (
+            caller.id not in self._blamed(db, task, 0)
+        )
+
+    def _may_offer(self, db: Connection, task: Task, row: Row[Any], caller: Caller) -> bool:
         if row.stage != "advertise":
             return False
+        if task.settings.max_staleness and self.weights.staleness(db, task.name, row.weights):
+            return False  # it is for those who have begun already
         if record.kept_message(db, row.task, row.number, "advertise", caller.id) is not None:
             return False
-        return not self._why_not(db, row, caller)
+        return not self._why_not(db, task, row, caller)
 
-    def _blamed(self, db: Connection, task: str, number: int) -> set[int]:
-        """Whom evidence has named before a round; that changes with a round's end alone."""
-        kept = self._barred.get(task)
+    def _blamed(self, db: Connection, task: Task, number: int) -> set[int]:
+        """Whom evidence has named before a round; that changes with a round's end alone, which is
+        another's beginning unless rounds are buffers."""
+        if task.settings.max_staleness:
+            number = record.ended(db, task.name)
+        kept = self._barred.get(task.name)
         if kept is None or kept[0] != number:
-            kept = self._barred[task] = number, record.blamed(db, task)
+            kept = self._barred[task.name] = number, record.blamed(db, task.name)
         return kept[1]
 
-    def _why_not(self, db: Connection, row: Row[Any], caller: Caller) -> str:
+    def _why_not(self, db: Connection, task: Task, row: Row[Any], caller: Caller) -> str:
         """Why a client may not join a round, empty if it may."""
-        if caller.id in self._blamed(db, row.task, row.number):
+        if caller.id in self._blamed(db, task, row.number):
             return f"evidence has named client {caller.id} in an earlier round of this task"
         if record.has_spent(db, row.task, row.model_digest, caller.id):
             return "an update of this model has been taken from this client before"
@@ -285,17 +324,22 @@ class Rounds:
         return wire.CheckInReply(kind, self._pace.retry_ms(self._clients.count), b"")
 
     def _join(self, caller: Caller, request: wire.CheckIn) -> wire.CheckInReply | None:
+        place = request.task, request.round
         with self._store.read() as db:
-            row = record.open_round(db, request.task)
-            if row is None or row.number != request.round:
-                raise Gone(f"round {request.round} of task {request.task} is over")
-            place = request.task, request.round
-            kept = record.kept_message(db, *place, "advertise", caller.id)
-            why = "" if kept is not None else self._why_not(db, row, caller)
+            row = record.of_round(db, *place)
+            if row is None:
+                raise Gone(f"task {request.task} has no round {request.round}")
+            task, kept = self.tasks.get(request.task, db), None
+            if row.stage in STAGES:
+                kept = record.kept_message(db, *place, "advertise", caller.id)
+            why = "" if kept is not None else self._why_not(db, task, row, caller)
         if why:
             raise Gone(why)
         if kept is None:
-            live = self._receive(*place, "advertise", caller, request.advert)
+            try:
+                live = self._receive(*place, "advertise", caller, request.advert)
+            except Gone as gone:
+                return self._later(task, row, caller, gone)
             session = live.session.id if live.session is not None else b""
         elif kept != request.advert:
             what = f"client {caller.id} sent another message for this stage"
@@ -304,13 +348,24 @@ class Rounds:
             session = bytes.fromhex(row.session)
         return self._reply(wire.SESSION, session) if session else None
 
+    def _later(self, task: Task, row: Row[Any], caller: Caller, gone: Gone) -> wire.CheckInReply:
+        """Another round on the weights of one that is over, for an update that is done only now.
+
+        raises Gone
+        """
+        if not task.settings.max_staleness or not self._is_for(task, caller):
+            raise gone
+        with self._desk.turn(row.task) as turn:
+            offer = _offer(self._replicas.blank(task, turn.buffer_for(row)))
+        return self._reply(wire.OFFER, offer.to_bytes())
+
     def _receive(
         self, task: str, number: int, stage: str, caller: Caller, body: bytes
     ) -> LiveRound:
         """Take a message for a round, which comes out as it is then.     raises FlError"""
-        with self._desk.turn(task) as turn:
+        with self._desk.turn(task, number) as turn:
             live = turn.live
-            if live is not None and live.number == number:
+            if live is not None:
                 turn.receive(stage, caller, body)
                 return live
         with self._store.read() as db:
@@ -325,11 +380,11 @@ class Rounds:
         with self._store.read() as db:
             row = record.of_session(db, session) if session else None
         if row is not None and row.stage in STAGES:
-            live = self._replicas.kept(row.task)
-            if live is None or live.number != row.number or live.stage != row.stage:
-                with self._desk.turn(row.task) as turn:
+            live = self._replicas.kept(row.task, row.number)
+            if live is None or live.stage != row.stage:
+                with self._desk.turn(row.task, row.number) as turn:
                     live = turn.live
-            if live is not None and live.number == row.number:
+            if live is not None:
                 return live
             with self._store.read() as db:
                 row = record.of_session(db, session)
@@ -340,10 +395,13 @@ class Rounds:
             return record.took_vector(db, session, client)
 
 
-def _resume(turn: Turn) -> None:
+def _place(row: Row[Any]) -> _Place:
+    return row.task, row.number
+
+
+def _extend(turn: Turn) -> None:
     if turn.live is not None:
         turn.extend()
-    turn.open()
 
 
 def _ended(row: Row[Any] | None) -> FlError:
