@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlalchemy import Connection, Row
-from sqlalchemy.exc import SQLAlchemyError
 
 from fl_server import messages as wire
 from fl_server.access.clients import Caller, Clients
@@ -21,16 +20,16 @@ from fl_server.errors import (
     Gone,
     LedgerDamaged,
     NotFound,
-    RoundFailed,
     RoundFinished,
     StageReplayed,
 )
 from fl_server.rounds import record
+from fl_server.rounds.deadlines import Deadlines
 from fl_server.rounds.live import FINISHED, STAGES, LiveRound
 from fl_server.rounds.pace import Pace
 from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.tasks import Task, Tasks
-from fl_server.rounds.turn import Desk, Turn
+from fl_server.rounds.turn import Desk
 from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.keys import model_digest
@@ -40,8 +39,6 @@ from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
 
 _log = logging.getLogger(__name__)
-
-_Place: TypeAlias = tuple[str, int | None]  # of an open round: its task and number
 
 
 class Rounds:
@@ -56,10 +53,9 @@ class Rounds:
         self._replicas = Replicas(store, clients, settings)
         parts = store, clients, settings, self.weights, self.tasks, self._replicas
         self._desk = Desk(*parts)
+        self._deadlines = Deadlines(self._desk)
         self._clients = clients
         self._pace = Pace(settings)
-        # Those whose last turn here broke.
-        self._failing: set[_Place] = set()
         self._barred: dict[str, tuple[int, set[int]]] = {}
 
     def on_change(self, call: Callable[[], None]) -> None:
@@ -204,58 +200,18 @@ class Rounds:
 
     def tick(self) -> float | None:
         """End what is over; when to call again comes out, None if nothing has a deadline."""
-        now = self._settings.clock()
-        self._each([_place(row) for row in self._open_rows() if now >= row.deadline], self._end)
-        left = [row.deadline for row in self._open_rows() if _place(row) not in self._failing]
-        return min(left, default=None)
+        return self._deadlines.tick()
 
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole
         time again, and a running task without a round gets one."""
-        self._each([_place(row) for row in self._open_rows()], _extend)
-        without = {task.name for task in self.tasks.all() if not task.settings.max_staleness}
-        self._each([(name, None) for name in sorted(without)], Turn.open)
+        self._deadlines.resume()
 
     def begin_anew(self, why: str) -> None:
         """End all open rounds, which another opens after."""
-
-        def end(turn: Turn) -> None:
-            if turn.live is not None:
-                turn.fail(RoundFailed(why), counts=False)
-
-        self._each([_place(row) for row in self._open_rows()], end)
+        self._deadlines.begin_anew(why)
 
     # What the above uses.
-
-    def _each(self, places: Iterable[_Place], work: Callable[[Turn], None]) -> None:
-        """A turn at each of these rounds: what is wrong with one keeps no other from its own.
-
-        raises SQLAlchemyError where the database is away, which is there for all of them
-        """
-        for place in places:
-            try:
-                with self._desk.turn(*place) as turn:
-                    work(turn)
-            except SQLAlchemyError:
-                raise
-            except Exception as error:
-                self._failing.add(place)
-                _log.error("task %s: %s", place[0], " ".join(str(error).split()))
-            else:
-                self._failing.discard(place)
-
-    def _end(self, turn: Turn) -> None:
-        """End a stage that is due; one that could not be ended before has its whole time again, in
-        which those come who could not either."""
-        live = turn.live
-        if live is not None and (turn.task.name, live.number) in self._failing:
-            turn.extend()
-        else:
-            turn.end_if_due()
-
-    def _open_rows(self) -> list[Row[Any]]:
-        with self._store.read() as db:
-            return record.open_rounds(db)
 
     def _is_for(self, task: Task, caller: Caller) -> bool:
         whose = task.settings.tenant or self._settings.tenant, task.settings.population
@@ -328,7 +284,7 @@ class Rounds:
         with self._store.read() as db:
             row = record.of_round(db, *place)
             if row is None:
-                raise Gone(f"task {request.task} has no round {request.round}")
+                raise Gone(f"round {request.round} of task {request.task} is over")
             task, kept = self.tasks.get(request.task, db), None
             if row.stage in STAGES:
                 kept = record.kept_message(db, *place, "advertise", caller.id)
@@ -393,15 +349,6 @@ class Rounds:
     def _took(self, session: str, client: int) -> bool:
         with self._store.read() as db:
             return record.took_vector(db, session, client)
-
-
-def _place(row: Row[Any]) -> _Place:
-    return row.task, row.number
-
-
-def _extend(turn: Turn) -> None:
-    if turn.live is not None:
-        turn.extend()
 
 
 def _ended(row: Row[Any] | None) -> FlError:
