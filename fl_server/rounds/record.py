@@ -46,13 +46,13 @@ def write_vector(store: Store, context: Context, client: int, body: bytes) -> st
 
 
 def keep_message(db: Connection, live: LiveRound, stage: str, client: int, body: bytes) -> None:
-    """Keep one client's message; of a vector, whose file is there, the digest."""
+    """Keep one client's message behind all that are in the round; of a vector, whose file is there,
+    the digest."""
     if stage == "vector":
         body = hashlib.sha256(body).digest()
-    last = db.scalar(select(func.max(messages.c.seq)).where(_of_round(live.context))) or 0
     row = {"task": live.context.task, "round": live.number, "stage": stage, "client": client}
-    db.execute(messages.insert().values(body=body, seq=last + 1, **row))
-    live.seen = last + 1
+    db.execute(messages.insert().values(body=body, seq=live.seen + 1, **row))
+    live.seen += 1
 
 
 def kept_after(store: Store, db: Connection, context: Context, seq: int) -> Iterator[Kept]:

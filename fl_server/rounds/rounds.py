@@ -158,7 +158,7 @@ class Rounds:
         """What follows a stage; None until it is over.     raises Gone, NotFound"""
         with self._store.read() as db:
             row = record.of_session(db, session) if session else None
-        live = self._find(session)
+        live = self._live(session, row)
         _session_of(live, caller.id)
         # Memory may be a stage ahead of the database, which nobody may see before it is committed.
         over = row is not None and STAGES.index(row.stage) > STAGES.index(stage)
@@ -182,19 +182,26 @@ class Rounds:
 
         raises Gone, NotFound
         """
-        if self.vector_size(session, client) is None:
-            return None
-        live = self._find(session)
-        place = live.context.task, live.number
+        kept = None
         with self._store.read() as db:
-            if record.kept_message(db, *place, "vector", client) is not None:
+            row = record.of_session(db, session) if session else None
+            if row is not None:
+                kept = record.kept_message(db, row.task, row.number, "vector", client)
+        try:
+            live = self._live(session, row)
+        except RoundFinished:
+            if kept is not None:
                 return None
+            raise
+        _session_of(live, client)
+        if kept is not None:
+            return None
         if live.stage != "vector":
             when = "not open yet" if live.stage == "share" else "over"
             raise Gone(f"stage vector is {when}; this is stage {live.stage}")
         if isinstance(live.state, ShardedStage):
             live.state.state_of(client)
-        return place
+        return live.context.task, live.number
 
     # What time does.
 
@@ -335,6 +342,10 @@ class Rounds:
         """
         with self._store.read() as db:
             row = record.of_session(db, session) if session else None
+        return self._live(session, row)
+
+    def _live(self, session: str, row: Row[Any] | None) -> LiveRound:
+        """The open round of a session whose row this was just now."""
         if row is not None and row.stage in STAGES:
             live = self._replicas.kept(row.task, row.number)
             if live is None or live.stage != row.stage:
