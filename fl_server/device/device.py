@@ -358,13 +358,9 @@ class Device:
             if reply.kind == wire.OFFER:
                 later = wire.Offer.from_bytes(reply.body)
                 if replace(later.context, round=context.round) != context:
-                    raise ModelMismatch(
-                        "the round that is offered in its place is of another model"
-                    )
+                    raise ModelMismatch("the round offered in its place is of another model")
                 if later.encoding != offer.encoding:
-                    raise EncodingMismatch(
-                        "the round that is offered in its place encodes otherwise"
-                    )
+                    raise EncodingMismatch("the round offered in its place encodes otherwise")
                 self._policy.check_offer(later.min_cohort, later.encoding)
                 return later
             if self._stop_after == Stage.ADVERTISE:

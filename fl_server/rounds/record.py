@@ -42,6 +42,7 @@ _newer = (
     .where(_this_round & (messages.c.seq > bindparam("seq")))
     .order_by(messages.c.seq)
 )
+_keep = messages.insert()
 _body_of = select(messages.c.body).where(
     _this_round
     & (messages.c.stage == bindparam("stage"))
@@ -72,7 +73,7 @@ def keep_message(db: Connection, live: LiveRound, stage: str, client: int, body:
     if stage == "vector":
         body = hashlib.sha256(body).digest()
     row = {"task": live.context.task, "round": live.number, "stage": stage, "client": client}
-    db.execute(messages.insert().values(body=body, seq=live.seen + 1, **row))
+    db.execute(_keep, {"body": body, "seq": live.seen + 1, **row})
     live.seen += 1
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import numpy as np
 import pytest
 from fl_fleet import LENGTH, MODEL, Keeping, fleet_of, serving, task_settings
@@ -11,6 +14,8 @@ from fl_people import seeded
 from fl_world import START, World
 
 from fl_server import messages as wire
+from fl_server.device import Device
+from fl_server.device.linear import synthetic_device
 from fl_server.errors import Gone, SettingsError
 from fl_server.rounds import record
 from fl_server.secagg.client import join
@@ -229,6 +234,66 @@ def test_devices_that_train_for_long_have_their_update_taken_over_http(tmp_path)
     assert [r["staleness"] for r in status["rounds"]] == [0, 1]
     assert [report.outcome for report in reports] == ["done"] * 6
     assert sorted(report.round for report in reports) == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"context": {"model": bytes(32)}}, "ModelMismatch: the round offered in its place"),
+        ({"context": {"task": "another"}}, "ModelMismatch: the round offered in its place"),
+        ({"encoding": {"value_bits": 17}}, "EncodingMismatch: the round offered in its place"),
+        ({"encoding": {"clip_norm": 99.0}}, "EncodingMismatch: the round offered in its place"),
+        ({"min_cohort": 2}, "CohortTooSmall: may begin with 2 clients, this device's floor is 3"),
+        ({"context": {"round": 1}}, "StaleRound: task t: round 1 comes after round 1"),
+    ],
+)
+def test_a_server_moves_an_update_into_no_round_that_is_not_its_like(tmp_path, changes, refused):
+    """A server that lies answers each advert with the offer of another round."""
+    with serving(tmp_path) as server, server.operator() as operator:
+        operator.create_task("t", MODEL, START, **task_settings(3, max_staleness=5))
+        offers = []
+
+        class Lies(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
+                if self.path == "/checkin" and wire.CheckIn.from_bytes(body).advert:
+                    answer = wire.CheckInReply(wire.OFFER, 0, lie(offers[0]).to_bytes()).to_bytes()
+                else:
+                    where = self.command, server.url + self.path
+                    answer = httpx.request(*where, content=body, headers=headers).content
+                    if self.path == "/checkin":
+                        reply = wire.CheckInReply.from_bytes(answer)
+                        offers.append(wire.Offer.from_bytes(reply.body))
+                self.send_response(200)
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_POST = do_PUT = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        def lie(offer):
+            context = replace(offer.context, **{"round": 2} | changes.get("context", {}))
+            encoding = replace(offer.encoding, **changes.get("encoding", {}))
+            least = changes.get("min_cohort", offer.min_cohort)
+            return replace(offer, context=context, encoding=encoding, min_cohort=least)
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Lies) as liar:
+            thread = threading.Thread(target=liar.serve_forever)
+            thread.start()
+            url = f"http://127.0.0.1:{liar.server_port}"
+            arguments = Keeping(synthetic_device(0, LENGTH)), server.authority, server.enrol_token
+            with Device(url, tmp_path / "d", *arguments, policy=Policy(3)) as device:
+                report = next(device.run())
+            liar.shutdown()
+            thread.join()
+    assert report.outcome == "failed"
+    assert report.error.startswith(refused)
 
 
 def test_an_evaluation_has_no_staleness():
