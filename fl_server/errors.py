@@ -192,6 +192,12 @@ class WrongOffset(ProtocolError):
     """A part of an upload does not go where the parts before it end."""
 
 
+class LedgerDamaged(FlError):
+    """The account of what a task has spent is not what was written."""
+
+    status = 500
+
+
 class SettingsError(FlError):
     """Settings that contradict themselves or each other."""
 

@@ -145,6 +145,9 @@ class TaskSettings(BaseModel):
     min_app_version: int = Field(default=0, ge=0, lt=2**31)
     # The share of devices that are asked beyond the target, whose vectors come too late.
     over_selection: float = Field(default=0.0, ge=0, le=1)
+    # Above 0 rounds are buffers that fill whenever devices are done (FedBuff), and an update may
+    # be of weights so many versions old.
+    max_staleness: int = Field(default=0, ge=0, le=100_000)
     # What devices do: train, or measure how well the weights do on their data.
     kind: Literal["train", "evaluate"] = "train"
     # Whose task this is, the server's own tenant's if empty.
@@ -250,6 +253,8 @@ class TaskSettings(BaseModel):
             )
         if self.kind == "evaluate" and self.noise_multiplier:
             raise SettingsError("an evaluation shows its metrics; want noise_multiplier 0")
+        if self.kind == "evaluate" and self.max_staleness:
+            raise SettingsError("an evaluation changes no weights; want max_staleness 0")
         if self.selected > MOST_CLIENTS:
             most = f"want at most {MOST_CLIENTS}"
             raise SettingsError(f"{self.selected} devices would be selected, {most}")

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -288,53 +288,64 @@ class Device:
         return update
 
     def _aggregate(self, offer: wire.Offer, update: Update, report: Report) -> None:
+        """Join the round that was offered; where it has filled, one on the same weights."""
         assert self._member is not None, "only enrolled devices are offered rounds"
-        arguments = offer.context, offer.encoding, self._policy, self._journal, self._random
-        joined = join(self._member, *arguments)
-        self._tell(
-            f"joining round {report.round} of {report.task}, which waits for "
-            f"{offer.target_cohort} devices ({offer.min_cohort} at the least)"
-        )
-        try:
-            self._stages(joined, offer, update, report)
-        finally:
-            joined.abort()
+        later: wire.Offer | None = offer
+        while later is not None:
+            offer, report.round = later, later.context.round
+            arguments = offer.context, offer.encoding, self._policy, self._journal, self._random
+            joined = join(self._member, *arguments)
+            self._tell(
+                f"joining round {report.round} of {report.task}, which waits for "
+                f"{offer.target_cohort} devices ({offer.min_cohort} at the least)"
+            )
+            try:
+                later = self._stages(joined, offer, update, report)
+            finally:
+                joined.abort()
 
     def _stages(
         self, joined: Advertised, offer: wire.Offer, update: Update, report: Report
-    ) -> None:
-        """Advertise, share, upload, agree, reveal: each message once, or again the same."""
+    ) -> wire.Offer | None:
+        """Advertise, share, upload, agree, reveal: each message once, or again the same. An offer
+        comes out if the update goes into another round."""
         with _timed(report, "advertise"):
             path = self._advertise(joined, offer)
+            if isinstance(path, wire.Offer):
+                return path
             if self._acknowledged(Stage.ADVERTISE, report):
-                return
+                return None
             shared = joined.receive_cohort(self._http.poll(f"{path}/adverts"), self._clock())
         with _timed(report, "share"):
             self._http.call("PUT", f"{path}/shares", shared.message)
             if self._acknowledged(Stage.SHARE, report):
-                return
+                return None
             boxes = self._http.poll(f"{path}/shares")
         with _timed(report, "mask"):
             masked = shared.receive_shares(boxes, update)
         with _timed(report, "vector"):
             self._http.upload(f"{path}/vector", masked.message)
             if self._acknowledged(Stage.VECTOR, report):
-                return
+                return None
             survivors = self._http.poll(f"{path}/survivors")
         with _timed(report, "agree"):
             agreed = masked.receive_survivors(survivors)
             self._http.call("PUT", f"{path}/agree", agreed.message)
             if self._acknowledged(Stage.AGREE, report):
-                return
+                return None
             agreements = self._http.poll(f"{path}/agreements")
         with _timed(report, "reveal"):
             revealed = agreed.receive_agreements(agreements)
             self._http.call("PUT", f"{path}/reveal", revealed.message)
             report.outcome, report.stage = "done", Stage.REVEAL.name.lower()
         self._on_stage(Stage.REVEAL)
+        return None
 
-    def _advertise(self, joined: Advertised, offer: wire.Offer) -> str:
-        """The path of the session that the advert led to."""
+    def _advertise(self, joined: Advertised, offer: wire.Offer) -> str | wire.Offer:
+        """The path of the session that the advert led to, or another round for the same update.
+
+        raises ProtocolError where that round is not for it
+        """
         context = offer.context
         message = wire.CheckIn(context.task, context.round, joined.message).to_bytes()
         while True:
@@ -343,6 +354,14 @@ class Device:
             )
             if reply.kind == wire.SESSION:
                 return f"/sessions/{reply.body.hex()}"
+            if reply.kind == wire.OFFER:
+                later = wire.Offer.from_bytes(reply.body)
+                if replace(later.context, round=context.round) != context:
+                    raise ModelMismatch("the round offered in its place is of another model")
+                if later.encoding != offer.encoding:
+                    raise EncodingMismatch("the round offered in its place encodes otherwise")
+                self._policy.check_offer(later.min_cohort, later.encoding)
+                return later
             if self._stop_after == Stage.ADVERTISE:
                 return ""
             # A server holds the request for as long as it likes; then the next one may follow.

@@ -182,13 +182,20 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
         return PlainTextResponse("\n".join(found) + "\n", media_type="application/x-ndjson")
 
 
+class _File(FileResponse):
+    """In larger pieces than by default, each of which costs a turn of the loop and of a thread, and
+    which a caller who reads 16 KiB/s takes before it is cut (Settings.read_s)."""
+
+    chunk_size = 1 << 18
+
+
 def _blob(service: Service, request: Request, digest: bytes) -> Response:
     """What is kept under a digest, or the range of it that is asked for."""
     size, kind = service.store.blob_size(digest), "application/octet-stream"
     headers = {"etag": f'"{digest.hex()}"', "accept-ranges": "bytes"}
     path = service.store.blob_path(digest)
     if path is not None:
-        return FileResponse(path, media_type=kind, headers=headers)
+        return _File(path, media_type=kind, headers=headers)
     wanted = re.fullmatch(r"bytes=([0-9]{1,12})-([0-9]{0,12})", request.headers.get("range", ""))
     if wanted is None:
         return Response(service.store.get_blob(digest), media_type=kind, headers=headers)

@@ -93,7 +93,8 @@ class _Body:
             return await self._receive()
         end = self._start + self._seconds + self._size / _LEAST_BYTES_PER_S
         try:
-            message = await asyncio.wait_for(self._receive(), max(end - time.monotonic(), 0))
+            async with asyncio.timeout(max(end - time.monotonic(), 0)):
+                message = await self._receive()
         except TimeoutError:
             raise TooSlow(f"{self._size} bytes of the body came in time, and no more") from None
         self._size += len(message.get("body", b""))

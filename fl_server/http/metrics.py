@@ -104,7 +104,7 @@ def _state(service: Service, actor: Actor) -> Iterator[Metric]:
     epsilon = GaugeMetricFamily("mindspan_epsilon_spent", "Of a task's privacy", labels=["task"])
     rounds = GaugeMetricFamily("mindspan_rounds", "By how they stand", labels=["task", "stage"])
     sent = GaugeMetricFamily(
-        "mindspan_round_messages", "Of the open round", labels=["task", "stage"]
+        "mindspan_round_messages", "Of the newest open round", labels=["task", "stage"]
     )
     last = GaugeMetricFamily(
         "mindspan_last_round", "Of the newest finished round", labels=["task", "figure"]
@@ -120,8 +120,8 @@ def _state(service: Service, actor: Actor) -> Iterator[Metric]:
         with service.store.read() as db:
             for stage, count in record.stages(db, name).items():
                 rounds.add_metric([name, stage], count)
-            if row := record.open_round(db, name):
-                counts = record.counts(db, name, row.number)
+            if rows := record.open_rounds(db, name):
+                counts = record.counts(db, name, rows[-1].number)
                 for stage in STAGES:
                     sent.add_metric([name, stage], counts.get(stage, 0))
             for figure, value in record.last_summary(db, name).items():

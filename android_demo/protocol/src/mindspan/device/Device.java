@@ -194,7 +194,7 @@ public final class Device implements AutoCloseable {
 
   /** The path of the session that the advert led to. */
   private String advertise(Advertised joined, Offer offer)
-      throws IOException, InterruptedException, Malformed {
+      throws IOException, InterruptedException, Malformed, Refused {
     Context context = offer.context();
     byte[] message = CheckIn.request(context.task(), context.round(), joined.message());
     while (true) {
@@ -202,6 +202,10 @@ public final class Device implements AutoCloseable {
       CheckIn reply = CheckIn.parse(http.call("POST", "/checkin", message));
       if (reply.kind() == CheckIn.SESSION) {
         return "/sessions/" + HexFormat.of().formatHex(reply.body());
+      }
+      if (reply.kind() == CheckIn.OFFER) {
+        // A server may take the update in another round; this device begins anew.
+        throw new Refused(Kind.StaleRound, "round " + context.round() + " has filled");
       }
       http.pause(0, asked);
     }
