@@ -62,9 +62,10 @@ class Service:
         clock = Watch(self.settings.clock(), time.monotonic())
         while True:
             try:
-                if clock.has_jumped(self.settings.clock(), time.monotonic()):
+                now = self.settings.clock()  # once: it may be set between two questions
+                if clock.has_jumped(now, time.monotonic()):
                     await asyncio.to_thread(self.rounds.resume)
-                next_deadline = await asyncio.to_thread(self.rounds.tick)
+                next_deadline = await asyncio.to_thread(self.rounds.tick, now)
             except Exception as error:
                 # Without the clock no round would ever end again.
                 _log.error("the clock goes on after an error: %s", " ".join(str(error).split()))

@@ -26,10 +26,13 @@ class Deadlines:
         # Those whose last turn here broke.
         self._failing: set[_Place] = set()
 
-    def tick(self) -> float | None:
+    def tick(self, now: float) -> float | None:
         """End what is over; when to call again comes out, None if nothing has a deadline."""
-        now = self._desk.settings.clock()
-        self._each([_place(row) for row in self._open_rows() if now >= row.deadline], self._end)
+
+        def end(turn: Turn) -> None:
+            self._end(turn, now)
+
+        self._each([_place(row) for row in self._open_rows() if now >= row.deadline], end)
         left = [row.deadline for row in self._open_rows() if _place(row) not in self._failing]
         return min(left, default=None)
 
@@ -71,14 +74,14 @@ class Deadlines:
             else:
                 self._failing.discard(place)
 
-    def _end(self, turn: Turn) -> None:
+    def _end(self, turn: Turn, now: float) -> None:
         """End a stage that is due; one that could not be ended before has its whole time again, in
         which those come who could not either."""
         live = turn.live
         if live is not None and (turn.task.name, live.number) in self._failing:
             turn.extend()
         else:
-            turn.end_if_due()
+            turn.end_if_due(now)
 
 
 def _place(row: Row[Any]) -> _Place:

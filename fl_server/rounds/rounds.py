@@ -205,9 +205,10 @@ class Rounds:
 
     # What time does.
 
-    def tick(self) -> float | None:
-        """End what is over; when to call again comes out, None if nothing has a deadline."""
-        return self._deadlines.tick()
+    def tick(self, now: float | None = None) -> float | None:
+        """End what is over, `now` by the clock unless it is given; when to call again comes out,
+        None if nothing has a deadline."""
+        return self._deadlines.tick(self._settings.clock() if now is None else now)
 
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole

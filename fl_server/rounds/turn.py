@@ -133,9 +133,10 @@ class Turn:
         while self.live is live and live.complete():
             self.advance()
 
-    def end_if_due(self) -> None:
-        """End the stage if its time is over."""
-        if self.live is None or self._now() < self.live.deadline:
+    def end_if_due(self, now: float) -> None:
+        """End the stage if its time was over at `now` and still is: if the clock was set since,
+        one of the two is not what the deadline was set by."""
+        if self.live is None or min(now, self._now()) < self.live.deadline:
             return
         least, joined = self.task.settings.min_cohort, len(self.live.senders("advertise"))
         if self.live.stage != "advertise" or joined >= least:
