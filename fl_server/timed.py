@@ -304,9 +304,8 @@ class _Device:
 
     def _enrol(self) -> tuple[Member, Caller]:
         service, identity = self._world.service, Identity(self._random(32))
-        unsigned = wire.Enrol(identity.public, "default", service.enrol_token.encode(), bytes(64))
-        signature = identity.sign(labels.ENROL, unsigned.signed)
-        enrolled = service.clients.enrol(wire.Enrol.from_bytes(unsigned.signed + signature))
+        request = wire.Enrol.of(identity, "default", service.enrol_token.encode())
+        enrolled = service.clients.enrol(request)
         assert enrolled is not None, "the authority is the server's own"
         member = Member(identity, enrolled.certificate, enrolled.authority)
         return member, Caller(member.id, "default", enrolled.certificate)
