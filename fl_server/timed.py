@@ -22,7 +22,6 @@ from fl_server.access.clients import Caller
 from fl_server.device.trainer import Measures, Trainer
 from fl_server.errors import FlError, RoundFailed, SettingsError, StaleRound
 from fl_server.rounds import record
-from fl_server.secagg import labels
 from fl_server.secagg.client import Member, join
 from fl_server.secagg.encode import Floats, Update
 from fl_server.secagg.keys import Identity, RandomBytes
