@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError, UnsupportedError
-from converter.items import RULE_ERRORS, SMALL, Item, Shapes, as_value, identifier, narrow
+from converter.items import RULE_ERRORS, SMALL, Item, Shapes, identifier, narrow
 from converter.tflite.file import Operator, Signature, Subgraph, Tensor, TfliteFile, parse_tflite
 from converter.tflite.rules import MOVES, PLAIN, RULES, STORED, Call, Reader
 from converter.tflite.rules.common import (
     UNSIGNED,
     as_int8,
+    as_value,
     dequantized,
     is_scaled,
     is_stored,
     is_wide,
     no_nan,
+    plain,
     real,
     stored,
 )
@@ -314,7 +316,7 @@ class FileReader(Reader):
             return self._floats(no_nan(narrow(t.data), t), t)
         if is_stored(t):
             return as_int8(t.data)
-        return t.data
+        return t.data if is_wide(t) else plain(t.data)
 
     def _floats(self, array: Array, t: Tensor) -> Item:
         """A weight where it has more than one element, the same one for the same bytes."""

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, static
+from converter.items import Item, static
 from converter.tflite.rules.common import (
     STORED,
     UNSIGNED,
     Call,
     Reader,
+    as_value,
     clamp_of,
     is_stored,
     is_wide,
