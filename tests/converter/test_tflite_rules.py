@@ -10,7 +10,8 @@ import pytest
 from converter import convert
 from converter.report import Report
 from tests.converter.tflite_cases import FLOAT
-from tests.converter.tflite_int_cases import INT8, INT16, UINT8
+from tests.converter.tflite_graphs import constant, one
+from tests.converter.tflite_int_cases import DENSE_W, INT8, INT16, UINT8, qw, wide
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed: pip install ai-edge-litert")
 
@@ -76,3 +77,23 @@ def test_a_sum_of_int8_is_that_of_the_real_numbers(tmp_path: Path) -> None:
 )
 def test_activations_of_16_bits_stay_integers(name: str, op: str, tmp_path: Path) -> None:
     assert report_of(INT16[name], tmp_path).nodes == {op: 1}
+
+
+@pytest.mark.parametrize(("scale", "bias"), [(1e-5, 1), (0.5, 2**46 + 1), (0.5, -(2**62))])
+def test_a_layer_of_16_bits_beyond_what_its_sums_hold_is_computed_in_floats(
+    scale: float, bias: int, tmp_path: Path
+) -> None:
+    import lite_runtime as lite
+
+    w = qw(DENSE_W, channels=False)
+    unit = np.float32(0.5) * np.float32(w.scale)
+    b = constant("b", np.full(5, bias, np.int64), scale=unit)
+    data = one(
+        "FULLY_CONNECTED", [wide("x", 3, 8, scale=0.5), w, b], wide("y", 3, 5, scale=scale),
+        version=11,
+    )  # fmt: skip
+    assert "linear" in report_of(data, tmp_path).nodes
+    x = np.random.default_rng(0).integers(-(2**15), 2**15, (3, 8)).astype(np.int16)
+    y = lite.load(tmp_path / "m.ms", threads=1).run(x)
+    exact = (x.astype(np.float64) @ DENSE_W.T.astype(np.float64) + bias) * float(unit[0]) / scale
+    np.testing.assert_allclose(y, np.clip(np.round(exact), -(2**15), 2**15 - 1), atol=1)

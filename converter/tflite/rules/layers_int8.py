@@ -35,14 +35,22 @@ from converter.tflite.rules.layers import (
 from converter.tflite.rules.parts import along, reshaped
 from ir.graph import Array, Constant, Value
 from ir.op import OPS
-from ir.quantization import HIGHEST, LOWEST, MOST_SHIFT_16, channel_multipliers, rounded_once
+from ir.quantization import (
+    HIGHEST,
+    LOWEST,
+    MOST_BIAS_16,
+    MOST_SHIFT_16,
+    channel_multipliers,
+    rounded_once,
+)
 
 BIAS = 2  # its place among the inputs of layers
 
 
-def _fits(call: Call, x: int, w: int, item: Item) -> bool:
+def _fits(call: Call, x: int, w: int, item: Item, b: Item) -> bool:
     """Whether input x and the result are int8, and the weight is and is known. On int16 sums have
-    64 bits, as the bias has, and weights no zero point."""
+    64 bits, as the bias has, weights no zero point, and no number is beyond what those sums hold.
+    """
     if not is_stored(call.ins[w]) or not isinstance(item, np.ndarray):
         return False
     if not is_wide(call.ins[x]):
@@ -51,9 +59,19 @@ def _fits(call: Call, x: int, w: int, item: Item) -> bool:
     return (
         is_wide(call.y)
         and (bias is None or bias.element == np.int64)
-        and not _moved(item, call, w).max(initial=0) > HIGHEST
-        and not _moved(item, call, w).min(initial=0) < LOWEST
+        and not _is_wide(_moved(item, call, w))
+        and _holds(call, x, w, b)
     )
+
+
+def _holds(call: Call, x: int, w: int, b: Item) -> bool:
+    """Whether multipliers and biases are among those that layers on int16 take."""
+    largest = float(scales_of(call.input(w)).scale.max())
+    real = scale_of(call.input(x)) * largest / scale_of(call.y)
+    if real > 2.0**MOST_SHIFT_16 * (1 - 1e-6):  # where products of scales are float32, too
+        return False
+    given = b if isinstance(b, np.ndarray) else np.zeros(0, np.int64)
+    return not ((given > MOST_BIAS_16) | (given < -MOST_BIAS_16)).any()
 
 
 def _finish(
@@ -77,8 +95,6 @@ def _finish(
     given = np.zeros(channels, np.int32) if bias is None else bias
     if not isinstance(given, np.ndarray) or given.shape != (channels,) or given.dtype.kind != "i":
         raise ConvertError(f"a bias that is no {channels} known integers")
-    if wide and (shift > MOST_SHIFT_16).any():
-        raise ConvertError(f"scales that multiply sums by up to 2^{shift.max()}, want 2^7")
     ends = given.astype(np.int64 if wide else np.int32), multiplier, shift
     return [Constant(a) for a in ends], numbers
 
@@ -110,7 +126,7 @@ def _is_wide(w: Array) -> bool:
 
 @rule(STORED, "CONV_2D")
 def conv(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    if not _fits(call, 0, 1, w):
+    if not _fits(call, 0, 1, w, b):
         return None
     image, data = image_of(x), _moved(w, call, 1)  # type: ignore[arg-type]
     groups = groups_of(image.shape, data.shape)
@@ -134,7 +150,7 @@ def _conv(
 
 @rule(STORED, "DEPTHWISE_CONV_2D")
 def depthwise(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    if not _fits(call, 0, 1, w):
+    if not _fits(call, 0, 1, w, b):
         return None
     image, data = image_of(x), _moved(w, call, 1)[0]  # type: ignore[arg-type]
     r, s, k = data.shape
@@ -154,7 +170,7 @@ def depthwise(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> I
 
 @rule(STORED, "FULLY_CONNECTED")
 def fully_connected(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    if not _fits(call, 0, 1, w):
+    if not _fits(call, 0, 1, w, b):
         return None
     data, flat = _moved(w, call, 1), as_value(rows(call, x, w))  # type: ignore[arg-type]
     shape = result_shape(call, x, data)
@@ -170,7 +186,7 @@ def transpose_conv(
     reader: Reader, call: Call, size: Item, w: Item, x: Item, b: Item = None
 ) -> Item:
     """A convolution with the filter turned around, of the image with zeros between its places."""
-    if is_wide(call.y) or not _fits(call, 2, 1, w):
+    if is_wide(call.y) or not _fits(call, 2, 1, w, b):
         return None
     image, data = image_of(x), _moved(w, call, 1)  # type: ignore[arg-type]
     strides = (call.attrs["stride_h"], call.attrs["stride_w"])
