@@ -229,14 +229,16 @@ def _size(dim: Any, name: str) -> int | str:
 
 
 def _computed(v: Value) -> Value:
-    """An input in the type that is computed in: float32 for float16 and float64."""
+    """An input in the type that is computed in: float32, and int32 for int16."""
+    if v.dtype is DType.i16:
+        return cast(v, to=DType.i32)
     return cast(v, to=DType.f32) if v.dtype.is_float and v.dtype is not DType.f32 else v
 
 
 def _declared(onnx: Any, v: Value, kind: int) -> Value:
-    """A result in the type that the model declares for it."""
+    """A result in the type that the model declares for it; numbers of int16 come as int32."""
     dtype = _dtype(onnx, kind)
-    return v if dtype in (None, v.dtype) else cast(v, to=dtype)
+    return v if dtype in (None, DType.i16, v.dtype) else cast(v, to=dtype)
 
 
 def _dtype(onnx: Any, kind: int) -> DType | None:
