@@ -223,6 +223,8 @@ def _reached(file: TfliteFile, starts: Sequence[int]) -> set[int]:
 def _input(t: Tensor, name: str, asked: Sequence[int | str] | None, free: bool) -> Value:
     if t.element is None:
         raise ConvertError(f"input {name!r}: {t.problem or 'a variable'}, want numbers")
+    if t.problem:
+        raise ConvertError(f"input {name!r}: {t.problem}, which is not supported")
     dims: Sequence[int | str] = asked or [
         n if s != -1 or not free else _free_name(name, i)
         for i, (s, n) in enumerate(zip(t.signature, t.shape, strict=True))

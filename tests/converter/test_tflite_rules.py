@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from converter import convert
+from converter.errors import ConvertError
 from converter.report import Report
 from tests.converter.tflite_cases import FLOAT
-from tests.converter.tflite_graphs import constant, one
+from tests.converter.tflite_graphs import T, constant, one
 from tests.converter.tflite_int_cases import DENSE_W, INT8, INT16, UINT8, qw, wide
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed: pip install ai-edge-litert")
@@ -97,3 +99,13 @@ def test_a_layer_of_16_bits_beyond_what_its_sums_hold_is_computed_in_floats(
     y = lite.load(tmp_path / "m.ms", threads=1).run(x)
     exact = (x.astype(np.float64) @ DENSE_W.T.astype(np.float64) + bias) * float(unit[0]) / scale
     np.testing.assert_allclose(y, np.clip(np.round(exact), -(2**15), 2**15 - 1), atol=1)
+
+
+@pytest.mark.parametrize("place", ["input 'x'", "result 'y'", "tensor 'c'"])
+def test_numbers_of_16_bits_with_a_scale_and_no_sign_are_refused_in_one_line(
+    place: str, tmp_path: Path
+) -> None:
+    x, y, c = (T(n, (4,), np.uint16 if n in place else np.int16, scale=0.5) for n in "xyc")
+    c = replace(c, data=np.ones(4, c.dtype))
+    with pytest.raises(ConvertError, match=f"{place}: uint16 with a scale, which is not supported"):
+        report_of(one("MUL", [x, c], y, version=4), tmp_path)
