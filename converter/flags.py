@@ -109,7 +109,8 @@ def positive(text: str) -> int:
 def target(text: str) -> str:
     if text not in TARGETS:
         raise argparse.ArgumentTypeError(
-            f"{text!r}: the runtime has no kernels for that, want {', '.join(TARGETS)}"
+            f"{text!r}: the runtime has no kernels for that, want {', '.join(TARGETS)}; "
+            "the file to write is -o or --to"
         )
     return text
 
