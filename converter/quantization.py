@@ -54,6 +54,7 @@ class Found:
     graph: Graph
     layers: list[dict[str, Any]]
     whys: dict[str, str] = field(default_factory=dict)  # by source: why it is smaller or not
+    unfit: dict[str, str] = field(default_factory=dict)  # what integers cannot do, and why
     kept_float: list[str] = field(default_factory=list)
     score: dict[str, Any] = field(default_factory=dict)
 
@@ -139,8 +140,9 @@ def _found(
     from cloud.compress.noise import layer_noise
     from converter.explain import reasons
 
-    whys = reasons(made.source, made.stored, kept, asked.keep_float)
-    return Found(made.graph, _rows(layer_noise(made, samples)), whys)
+    whys = reasons(made, kept, asked.keep_float)
+    unfit = {n.source or n.op.name: why for n, why in made.unfit.items()}
+    return Found(made.graph, _rows(layer_noise(made, samples)), whys, unfit)
 
 
 def _within_drop(

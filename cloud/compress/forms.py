@@ -22,6 +22,7 @@ class Form:
     bias: Any  # the type of a layer's bias, and of its sums
     most_bias: int  # part of what sums hold: the rest is for the products
     left_shift: int  # of `quantized_add`
+    most_multiplier: float  # of a layer, which kernels take
     most_mean: int  # elements that a mean may be of, so that 32 bits hold their sum
 
     @property
@@ -46,6 +47,14 @@ class Form:
         exact = np.asarray(b, np.float64) / (x_scale * w_scale.astype(np.float64))
         return q.round_half_away(exact).astype(np.int64)
 
+    def check_multipliers(self, scale: Array, ratio: float) -> None:
+        """Raise MultiplierError where `ratio` times a weight's scales, rounded up to a float16, is
+        beyond what kernels take, and where samples are so small that no scale is left."""
+        largest = float(scale.max(initial=0)) * ratio
+        if largest * (1 + 2**-10) >= self.most_multiplier or not scale.all():
+            most = f"{self.most_multiplier:.0f}"
+            raise q.MultiplierError(f"multiplier {largest:.3g}: want one below {most}")
+
     def clamp_bounds(self, kind: Activation, scale: float, zero: int) -> dict[str, int]:
         """The bounds of the stored result that do what the activation does."""
         low = self.lowest if kind is Activation.none else max(self.lowest, zero)
@@ -64,5 +73,7 @@ class Form:
         )
 
 
-INT8 = Form(q.LOWEST, q.HIGHEST, np.int32, 2**30, q.ADD_LEFT_SHIFT, 2**23)
-INT16 = Form(q.LOWEST_16, q.HIGHEST_16, np.int64, 2**45, q.ADD_LEFT_SHIFT_16, 2**15)
+INT8 = Form(q.LOWEST, q.HIGHEST, np.int32, 2**30, q.ADD_LEFT_SHIFT, q.MOST_MULTIPLIER, 2**23)
+INT16 = Form(
+    q.LOWEST_16, q.HIGHEST_16, np.int64, 2**45, q.ADD_LEFT_SHIFT_16, 2.0**q.MOST_SHIFT_16, 2**15
+)

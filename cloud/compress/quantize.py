@@ -9,7 +9,7 @@ float32 head that trains on the device.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -44,11 +44,15 @@ class Stored:
 
 @dataclass(frozen=True)
 class Quantized:
-    """A quantized graph, and where each value of the source graph is stored in it."""
+    """A quantized graph, and where each value of the source graph is stored in it.
+
+    `unfit`: nodes that stay float because integers cannot do what they do on the samples, and why.
+    """
 
     source: Graph
     graph: Graph
     stored: Mapping[Value, Stored]
+    unfit: Mapping[Node, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Calibrated:
         """
         check_patterns(self.graph, keep_float)
         walk = _Quantizer(self, keep_float, keep, form)
-        return Quantized(self.graph, walk.run(), walk.stored)
+        return Quantized(self.graph, walk.run(), walk.stored, walk.unfit)
 
 
 def quantize(
@@ -157,11 +161,12 @@ class _Quantizer:
         self.float: dict[Value, Value] = {v: v for v in graph.leaves}
         self.stored: dict[Value, Stored] = {}
         self.weights: dict[tuple[Value, bytes], Value] = {}
+        self.unfit: dict[Node, str] = {}
         self.count = uses(graph)
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            made = None if self.stays_float(node) else self.quantized(node)
+            made = None if self.stays_float(node) else self.tried(node)
             if made is None:
                 inputs = [v and self.as_float(v) for v in node.inputs]
                 results = node.op.node(inputs, node.attrs, node.source).results
@@ -181,6 +186,14 @@ class _Quantizer:
             or len(node.results) != 1
             or node.results[0] not in self.ranges
         )
+
+    def tried(self, node: Node) -> Stored | None:
+        """The node on integers, or None where these cannot do it or gain nothing."""
+        try:
+            return self.quantized(node)
+        except q.MultiplierError as e:
+            self.unfit[node] = str(e)
+            return None
 
     def quantized(self, node: Node) -> Stored | None:
         """The node on int8, or None where it has no int8 form or nothing to gain from one."""
@@ -269,6 +282,7 @@ class _Quantizer:
         """
         fine = q.symmetric_scale(w.data, axis, BIAS_STEP / ratio)
         scale = np.maximum(fine, least).astype(np.float32)
+        self.form.check_multipliers(scale, ratio)
         halves = np.maximum(q.halves_above(scale.astype(np.float64) * ratio), LEAST_MULTIPLIER)
         ends: tuple[Array, ...] = (halves,)
         if self.count[w] > 1 or not np.isfinite(halves).all():
