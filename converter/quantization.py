@@ -71,7 +71,7 @@ def parsed(quantize: str, **flags: Any) -> Quantization:
             f"quantize is {quantize!r}, want one of {', '.join(KINDS)}, the last two with :group=N"
         )
     try:
-        method_from_text(flags.get("calibrate", "min-max"))
+        method_from_text(flags.get("calibrate", "min-max"), kind == "int16")
         group = int(settings.get("group", STORED.get(kind, (0, 0))[1]))
         if kind in STORED:
             Scheme(STORED[kind][0], group)
@@ -129,9 +129,9 @@ def _builder(
         method=asked.calibrate,
         equalize=asked.equalize,
         correct_bias=asked.correct_bias,
+        form=INT16 if asked.kind == "int16" else INT8,
     )
-    form = INT16 if asked.kind == "int16" else INT8
-    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep, form=form)
+    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep)
 
 
 def _found(

@@ -35,6 +35,10 @@ class Form:
         """(scale, zero point) of numbers between `low` and `high`."""
         return q.affine_scale(low, high) if self is INT8 else (q.wide_scale(max(-low, high)), 0)
 
+    def step(self, low: float, high: float) -> float:
+        """How far apart the numbers between `low` and `high` are that are stored."""
+        return self.scale_of(low, high)[0]
+
     def stored(self, x: Any, scale: float, zero: int) -> Any:
         """A value, or an array, in this form."""
         if self is INT8:

@@ -16,7 +16,7 @@ import numpy as np
 
 from cloud.compress.calibrate import Samples, channel_means, observe
 from cloud.compress.equalize import equalized
-from cloud.compress.forms import INT8, Form
+from cloud.compress.forms import INT8, INT16, Form
 from cloud.compress.ranges import Range, method_from_text
 from ir import quantization as q
 from ir.dtype import DType
@@ -65,21 +65,21 @@ class Calibrated:
     graph: Graph
     ranges: Mapping[Value, Range]
     means: Mapping[Value, Array]
+    form: Form = INT8
 
     def quantized(
         self,
         *,
         keep_float: Sequence[str] = (),
         keep: Container[Node] = (),
-        form: Form = INT8,
     ) -> Quantized:
-        """The graph with activations in `form`, but for nodes whose source or weight matches a
+        """The graph with activations in the form, but for nodes whose source or weight matches a
         pattern, and `keep`.
 
         Raises GraphError for a pattern that matches nothing.
         """
         check_patterns(self.graph, keep_float)
-        walk = _Quantizer(self, keep_float, keep, form)
+        walk = _Quantizer(self, keep_float, keep)
         return Quantized(self.graph, walk.run(), walk.stored, walk.unfit)
 
 
@@ -115,15 +115,16 @@ def calibrated(
     method: str = "min-max",
     equalize: bool = False,
     correct_bias: bool = False,
+    form: Form = INT8,
 ) -> Calibrated:
-    """What `quantize` has to know of a graph; the same options."""
-    chosen = method_from_text(method)
+    """What `quantize` has to know of a graph; the same options, and how activations are stored."""
+    chosen = method_from_text(method, form is INT16)
     plain = _split_activations(equalized(graph) if equalize else graph)
-    ranges = observe(plain, calibration, method=chosen)
+    ranges = observe(plain, calibration, method=chosen, step=form.step)
     inputs = [n.inputs[0] for n in plain.nodes if n.op.name in OUTPUT_AXIS]
     seen = [v for v in dict.fromkeys(inputs) if v is not None and v in ranges]
     means = channel_means(plain, seen, calibration) if correct_bias else {}
-    return Calibrated(plain, ranges, means)
+    return Calibrated(plain, ranges, means, form)
 
 
 def check_patterns(graph: Graph, keep_float: Sequence[str]) -> None:
@@ -151,10 +152,8 @@ def _split_activations(graph: Graph) -> Graph:
 class _Quantizer:
     """Walks the nodes; a value exists as float, stored, or both, each made when first wanted."""
 
-    def __init__(
-        self, found: Calibrated, keep_float: Sequence[str], keep: Container[Node], form: Form
-    ) -> None:
-        self.form = form
+    def __init__(self, found: Calibrated, keep_float: Sequence[str], keep: Container[Node]) -> None:
+        self.form = found.form
         self.graph, self.ranges, self.means = found.graph, found.ranges, found.means
         self.keep_float, self.keep = keep_float, keep
         graph = found.graph

@@ -215,3 +215,9 @@ def test_a_layer_that_16_bits_cannot_scale_stays_float_and_the_report_says_so(
     assert "want one below 128" in why
     assert f"stays float32: {node}: {why}" in str(report)
     assert [row["why"] for row in report.explain] == [f"stays float: {why}"]
+
+
+def test_a_calibration_that_cuts_is_refused_for_16_bits(tmp_path: Path) -> None:
+    source = export(nn.Linear(16, 4).eval(), tmp_path / "m.onnx", (16,))
+    with pytest.raises(ConvertError, match=r"quantize int16: calibration 'kl': cuts off .* or mse"):
+        convert(source, tmp_path / "m.ms", quantize="int16", calibrate="kl")

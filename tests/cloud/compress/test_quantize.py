@@ -308,7 +308,7 @@ def one_layer(multiplier: float) -> tuple[Graph, dict[str, np.ndarray]]:
 )
 def test_a_layer_that_16_bits_cannot_scale_stays_float(multiplier: float, fits: bool) -> None:
     graph, x = one_layer(multiplier)
-    made = calibrated(graph, x).quantized(form=INT16)
+    made = calibrated(graph, x, form=INT16).quantized()
     want = ["quantize_16", "quantized_linear", "dequantize"] if fits else ["linear"]
     assert op_names(made.graph) == want
     data = model_file.write(Model({"infer": made.graph}))
@@ -321,7 +321,7 @@ def test_a_layer_that_16_bits_cannot_scale_stays_float(multiplier: float, fits: 
 def test_samples_next_to_nothing_leave_layers_float_or_right(form: Form) -> None:
     graph, tiny = one_layer(1)[0], np.full((2, 16), 1e-42, np.float32)
     graph.weights[0].data[:] = 1000  # the results have a scale in float32, of 16 bits x has none
-    made = calibrated(graph, {"x": tiny}).quantized(form=form)
+    made = calibrated(graph, {"x": tiny}, form=form).quantized()
     (got,) = run(made.graph, tiny)
     assert np.isfinite(got).all()
     assert (form is INT16) == bool(made.unfit)
