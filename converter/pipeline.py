@@ -244,6 +244,7 @@ class _Conversion:
                 "name fewer (--trainable)"
             )
         self.report.layers, self.report.score = found.layers, found.score
+        self.report.unfit = found.unfit
         self.report.kept_float, self.whys = found.kept_float, found.whys
         return found.graph
 

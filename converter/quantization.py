@@ -54,6 +54,7 @@ class Found:
     graph: Graph
     layers: list[dict[str, Any]]
     whys: dict[str, str] = field(default_factory=dict)  # by source: why it is smaller or not
+    unfit: dict[str, str] = field(default_factory=dict)  # what integers cannot do, and why
     kept_float: list[str] = field(default_factory=list)
     score: dict[str, Any] = field(default_factory=dict)
 
@@ -70,7 +71,7 @@ def parsed(quantize: str, **flags: Any) -> Quantization:
             f"quantize is {quantize!r}, want one of {', '.join(KINDS)}, the last two with :group=N"
         )
     try:
-        method_from_text(flags.get("calibrate", "min-max"))
+        method_from_text(flags.get("calibrate", "min-max"), kind == "int16")
         group = int(settings.get("group", STORED.get(kind, (0, 0))[1]))
         if kind in STORED:
             Scheme(STORED[kind][0], group)
@@ -128,9 +129,9 @@ def _builder(
         method=asked.calibrate,
         equalize=asked.equalize,
         correct_bias=asked.correct_bias,
+        form=INT16 if asked.kind == "int16" else INT8,
     )
-    form = INT16 if asked.kind == "int16" else INT8
-    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep, form=form)
+    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep)
 
 
 def _found(
@@ -139,8 +140,9 @@ def _found(
     from cloud.compress.noise import layer_noise
     from converter.explain import reasons
 
-    whys = reasons(made.source, made.stored, kept, asked.keep_float)
-    return Found(made.graph, _rows(layer_noise(made, samples)), whys)
+    whys = reasons(made, kept, asked.keep_float)
+    unfit = {n.source or n.op.name: why for n, why in made.unfit.items()}
+    return Found(made.graph, _rows(layer_noise(made, samples)), whys, unfit)
 
 
 def _within_drop(

@@ -51,6 +51,7 @@ class Report:
     int8_nodes: int = 0
     # of every node that quantizing changed: source, op, sqnr_db, added
     layers: list[dict[str, Any]] = field(default_factory=list)
+    unfit: dict[str, str] = field(default_factory=dict)  # nodes that integers cannot do, and why
     kept_float: list[str] = field(default_factory=list)  # nodes, for the sake of `score`
     # with max_drop: metric, float, quantized, max_drop, tried
     score: dict[str, Any] = field(default_factory=dict)
@@ -137,6 +138,7 @@ class Report:
                 f"(at most {s['max_drop']:g} less was wanted; {s['tried']} tried); "
                 f"stays float32: {kept}"
             )
+        lines += [f"stays float32: {node}: {why}" for node, why in self.unfit.items()]
         worst = sorted(self.layers, key=lambda row: row["sqnr_db"])[:3]
         texts = [f"{row['source'] or row['op']} {row['sqnr_db']:.0f} dB" for row in worst]
         lines += [f"noisiest layers: {', '.join(texts)}"] if texts else []

@@ -22,6 +22,10 @@ SHIFTS = range(-31, 31)  # that a fixed-point multiplier may have
 MOST_MULTIPLIER = 2.0**30  # what the real numbers that one stands for are below
 
 
+class MultiplierError(ValueError):
+    """A multiplier that no integers stand for, or that kernels do not take."""
+
+
 def affine_scale(low: float, high: float) -> tuple[float, int]:
     """(scale, zero_point) of activations between `low` and `high`; 0 is always a stored number."""
     low, high = min(low, 0.0), max(high, 0.0)
@@ -65,11 +69,11 @@ def quantize_bias(b: Array, x_scale: float, w_scale: Array) -> Array:
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """(multiplier, shift) with real = multiplier / 2^31 * 2^shift and 2^30 <= multiplier < 2^31.
 
-    TFLite's QuantizeMultiplier. A real below 2^-32 becomes (0, 0). Raises ValueError for a
-    negative one and for one of 2^30 and more.
+    TFLite's QuantizeMultiplier. A real below 2^-32 becomes (0, 0). Raises MultiplierError
+    for a negative one and for one of 2^30 and more.
     """
     if not 0 <= real < MOST_MULTIPLIER:
-        raise ValueError(f"multiplier {real}: want one from 0 to 2^30")
+        raise MultiplierError(f"multiplier {real}: want one from 0 to 2^30")
     fraction, shift = math.frexp(real)
     multiplier = math.floor(fraction * 2**31 + 0.5)
     if multiplier == 2**31:

@@ -22,6 +22,7 @@ class Form:
     bias: Any  # the type of a layer's bias, and of its sums
     most_bias: int  # part of what sums hold: the rest is for the products
     left_shift: int  # of `quantized_add`
+    most_multiplier: float  # of a layer, which kernels take
     most_mean: int  # elements that a mean may be of, so that 32 bits hold their sum
 
     @property
@@ -34,6 +35,10 @@ class Form:
         """(scale, zero point) of numbers between `low` and `high`."""
         return q.affine_scale(low, high) if self is INT8 else (q.wide_scale(max(-low, high)), 0)
 
+    def step(self, low: float, high: float) -> float:
+        """How far apart the numbers between `low` and `high` are that are stored."""
+        return self.scale_of(low, high)[0]
+
     def stored(self, x: Any, scale: float, zero: int) -> Any:
         """A value, or an array, in this form."""
         if self is INT8:
@@ -45,6 +50,14 @@ class Form:
             return q.quantize_bias(b, x_scale, w_scale)
         exact = np.asarray(b, np.float64) / (x_scale * w_scale.astype(np.float64))
         return q.round_half_away(exact).astype(np.int64)
+
+    def check_multipliers(self, scale: Array, ratio: float) -> None:
+        """Raise MultiplierError where `ratio` times a weight's scales, rounded up to a float16, is
+        beyond what kernels take, and where samples are so small that no scale is left."""
+        largest = float(scale.max(initial=0)) * ratio
+        if largest * (1 + 2**-10) >= self.most_multiplier or not scale.all():
+            most = f"{self.most_multiplier:.0f}"
+            raise q.MultiplierError(f"multiplier {largest:.3g}: want one below {most}")
 
     def clamp_bounds(self, kind: Activation, scale: float, zero: int) -> dict[str, int]:
         """The bounds of the stored result that do what the activation does."""
@@ -64,5 +77,7 @@ class Form:
         )
 
 
-INT8 = Form(q.LOWEST, q.HIGHEST, np.int32, 2**30, q.ADD_LEFT_SHIFT, 2**23)
-INT16 = Form(q.LOWEST_16, q.HIGHEST_16, np.int64, 2**45, q.ADD_LEFT_SHIFT_16, 2**15)
+INT8 = Form(q.LOWEST, q.HIGHEST, np.int32, 2**30, q.ADD_LEFT_SHIFT, q.MOST_MULTIPLIER, 2**23)
+INT16 = Form(
+    q.LOWEST_16, q.HIGHEST_16, np.int64, 2**45, q.ADD_LEFT_SHIFT_16, 2.0**q.MOST_SHIFT_16, 2**15
+)

@@ -196,3 +196,28 @@ def test_the_command_stores_four_bits_and_keeps_what_it_is_told(
     assert "accuracy: 1.0000 in float32, " in out
     assert "noisiest layers: " in out
     assert target.exists()
+
+
+def test_a_layer_that_16_bits_cannot_scale_stays_float_and_the_report_says_so(
+    tmp_path: Path,
+) -> None:
+    layer = nn.Linear(16, 4)
+    layer.weight.data[:, 0] = 0
+    layer.bias.data[:] = 0
+    x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32) * 1e-3
+    x[:, 0] = 1e4
+    source = export(layer.eval(), tmp_path / "m.onnx", (16,))
+    report = convert(
+        source, tmp_path / "m.ms", quantize="int16", calibration={"x": x}, explain=True
+    )
+    ((node, why),) = report.unfit.items()
+    assert report.nodes == {"linear": 1}
+    assert "want one below 128" in why
+    assert f"stays float32: {node}: {why}" in str(report)
+    assert [row["why"] for row in report.explain] == [f"stays float: {why}"]
+
+
+def test_a_calibration_that_cuts_is_refused_for_16_bits(tmp_path: Path) -> None:
+    source = export(nn.Linear(16, 4).eval(), tmp_path / "m.onnx", (16,))
+    with pytest.raises(ConvertError, match=r"quantize int16: calibration 'kl': cuts off .* or mse"):
+        convert(source, tmp_path / "m.ms", quantize="int16", calibrate="kl")
