@@ -67,6 +67,13 @@ def sample_inputs(
     ]
 
 
+def origin(calibration: Arrays | None, data: Arrays | None) -> str:
+    """What inputs are, in a report."""
+    if not (data or calibration):
+        return "random inputs"
+    return f"inputs of the {'check' if data else 'calibration'} data"
+
+
 def _example(v: Value, array: Array, i: int, size: int) -> Array:
     chosen = array[i] if array.ndim > v.rank else array[i * size : (i + 1) * size]
     return np.asarray(chosen, v.dtype.numpy)

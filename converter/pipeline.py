@@ -244,7 +244,7 @@ class _Conversion:
                 "name fewer (--trainable)"
             )
         self.report.layers, self.report.score = found.layers, found.score
-        self.report.unfit = found.unfit
+        self.report.unfit, self.report.measured_on = found.unfit, found.measured_on
         self.report.kept_float, self.whys = found.kept_float, found.whys
         return found.graph
 
@@ -267,6 +267,7 @@ class _Conversion:
         inputs, want = self.tried
         got = check.run_file(data, self.entry, inputs)
         self.report.checked_inputs = len(inputs)
+        self.report.checked_on = check.origin(self.asked.calibration, self.asked.check_data)
         self.report.agreement = self.compared(want, got)
         worst = self.report.worst
         if worst is not None and not self.report.agrees:

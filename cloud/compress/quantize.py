@@ -16,7 +16,7 @@ import numpy as np
 
 from cloud.compress.calibrate import Samples, channel_means, observe
 from cloud.compress.equalize import equalized
-from cloud.compress.forms import INT8, INT16, Form
+from cloud.compress.forms import INT8, Form
 from cloud.compress.ranges import Range, method_from_text
 from ir import quantization as q
 from ir.dtype import DType
@@ -118,7 +118,7 @@ def calibrated(
     form: Form = INT8,
 ) -> Calibrated:
     """What `quantize` has to know of a graph; the same options, and how activations are stored."""
-    chosen = method_from_text(method, form is INT16)
+    chosen = method_from_text(method, form.wide)
     plain = _split_activations(equalized(graph) if equalize else graph)
     ranges = observe(plain, calibration, method=chosen, step=form.step)
     inputs = [n.inputs[0] for n in plain.nodes if n.op.name in OUTPUT_AXIS]

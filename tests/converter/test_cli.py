@@ -57,7 +57,7 @@ def test_a_model_is_written_and_the_agreement_printed(
     code, out, err = ms_convert(exported("lenet"), "-o", target)
     assert (code, err) == (0, "")
     assert "nodes: 20 read, 9 written: conv2d ×2" in out
-    assert "agreement of y on 4 inputs: largest difference" in out
+    assert "agreement of y on 4 random inputs: largest difference" in out
     assert lite.load(target).entries == ["infer"]
 
 

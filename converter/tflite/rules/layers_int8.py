@@ -59,7 +59,7 @@ def _fits(call: Call, x: int, w: int, item: Item, b: Item) -> bool:
     return (
         is_wide(call.y)
         and (bias is None or bias.element == np.int64)
-        and not _is_wide(_moved(item, call, w))
+        and not _exceeds_int8(_moved(item, call, w))
         and _holds(call, x, w, b)
     )
 
@@ -120,7 +120,7 @@ def _halves(w: Array, axis: int) -> Array:
     return np.concatenate([first, w - first], axis)
 
 
-def _is_wide(w: Array) -> bool:
+def _exceeds_int8(w: Array) -> bool:
     return bool((w < LOWEST).any() or (w > HIGHEST).any())
 
 
@@ -139,7 +139,7 @@ def _conv(
 ) -> Item:
     """w: int16 [k,r,s,c]. One that int8 does not hold, of an old file with a zero point, is two
     weights on twice the channels."""
-    if _is_wide(w):
+    if _exceeds_int8(w):
         if attrs["groups"] > 1:
             raise ConvertError("groups with weights beyond int8")
         w, x = _halves(w, 3), OPS["concat"](x, x, axis=3)
@@ -156,12 +156,12 @@ def depthwise(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> I
     r, s, k = data.shape
     options, (c,) = window(call, image.shape, (r, s)), static(image.shape[3:], "channels")
     ends, numbers = _finish(call, 0, 1, k, b)
-    if k == c and not _is_wide(data):
+    if k == c and not _exceeds_int8(data):
         weight = _weight(reader, call, 1, data, "depthwise")
         return OPS["quantized_depthwise_conv2d"](image, weight, *ends, **options, **numbers)  # type: ignore[no-any-return]
     groups = groups_of(image.shape, (k, r, s, 1))
     filters = data.transpose(2, 0, 1)[..., None]
-    if _is_wide(data):
+    if _exceeds_int8(data):
         filters = _halves(filters, 3)
         image = OPS["gather"](image, Constant(np.arange(c, dtype=np.int32).repeat(2)), axis=3)
     weight = _weight(reader, call, 1, filters, "filters")
@@ -175,7 +175,7 @@ def fully_connected(reader: Reader, call: Call, x: Item, w: Item, b: Item = None
     data, flat = _moved(w, call, 1), as_value(rows(call, x, w))  # type: ignore[arg-type]
     shape = result_shape(call, x, data)
     ends, numbers = _finish(call, 0, 1, data.shape[0], b)
-    if _is_wide(data):
+    if _exceeds_int8(data):
         data, flat = _halves(data, 1), OPS["concat"](flat, flat, axis=flat.rank - 1)
     weight = _weight(reader, call, 1, data, "linear")
     return reshaped(OPS["quantized_linear"](flat, weight, *ends, **numbers), shape)
