@@ -136,8 +136,8 @@ class Report:
         if s := self.score:
             kept = ", ".join(self.kept_float) or "nothing"
             lines.append(
-                f"{s['metric']} on {s['on']}: {s['float']:.4f} in float32, {s['quantized']:.4f} quantized "
-                f"(at most {s['max_drop']:g} less was wanted; {s['tried']} tried); "
+                f"{s['metric']} on {s['on']}: {s['float']:.4f} in float32, "
+                f"{s['quantized']:.4f} quantized (at most {s['max_drop']:g} less was wanted; {s['tried']} tried); "
                 f"stays float32: {kept}"
             )
         lines += [f"stays float32: {node}: {why}" for node, why in self.unfit.items()]

@@ -291,6 +291,23 @@ INT16: dict[str, bytes] = {
          wide_bias(qw(DENSE_W, channels=False), 5, 1e-4)],
         wide("y", 3, 5, scale=4e-4), version=11,
     ),
+    "depthwise": one(
+        "DEPTHWISE_CONV_2D",
+        [wide("x", *IMAGE, scale=1e-4), qw(DEPTH_W[..., :4], 3),
+         wide_bias(qw(DEPTH_W[..., :4], 3), 4, 1e-4)],
+        wide("y", 1, 7, 6, 4, scale=4e-4), depth_multiplier=1, **ONE, version=5,
+    ),
+    "requantize": one(
+        "QUANTIZE", [wide("x", 3, 40, scale=1e-4)], wide("y", 3, 40, scale=1.3e-4), version=3
+    ),
+    "average pool": one(
+        "AVERAGE_POOL_2D", [wide("x", *IMAGE, scale=1e-4)], wide("y", 1, 4, 3, 4, scale=1e-4),
+        version=3, **POOL,
+    ),
+    "mean": one(
+        "MEAN", [wide("x", 2, 7, 5, 6, scale=1e-4), i("a", 1, 2)],
+        wide("y", 2, 6, scale=4e-5), keep_dims=False, version=3,
+    ),
     "add": one(
         "ADD", [wide("x", 3, 40, scale=1e-4), wide("b", 3, 40, scale=3e-4)],
         wide("y", 3, 40, scale=4e-4), version=3,
