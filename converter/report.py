@@ -137,8 +137,8 @@ class Report:
             kept = ", ".join(self.kept_float) or "nothing"
             lines.append(
                 f"{s['metric']} on {s['on']}: {s['float']:.4f} in float32, "
-                f"{s['quantized']:.4f} quantized (at most {s['max_drop']:g} less was wanted; {s['tried']} tried); "
-                f"stays float32: {kept}"
+                f"{s['quantized']:.4f} quantized (at most {s['max_drop']:g} less was wanted; "
+                f"{s['tried']} tried); stays float32: {kept}"
             )
         lines += [f"stays float32: {node}: {why}" for node, why in self.unfit.items()]
         worst = sorted(self.layers, key=lambda row: row["sqnr_db"])[:3]
