@@ -338,9 +338,8 @@ class FileReader(Reader):
         except RULE_ERRORS as e:
             reason = " ".join(str(e).split())
             raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e
-        for t, item in zip(op.outputs, results, strict=False):
-            env[t] = item
-            self.name_nodes(item, source or where)
+        ends = dict(zip(op.outputs, results, strict=False))
+        env |= zip(ends, self.name_nodes([*ends.values()], source or where), strict=True)
 
 
 def apply_rule(reader: Reader, call: Call, items: list[Any]) -> list[Any]:
