@@ -13,6 +13,7 @@ const ARRAYS = {
   float64: Float64Array,
   float16: Uint16Array,
   int8: Int8Array,
+  int16: Int16Array,
   uint8: Uint8Array,
   int32: Int32Array,
   int64: BigInt64Array,
