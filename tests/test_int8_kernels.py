@@ -16,7 +16,7 @@ from ir.dtype import DType
 from ir.op import OPS, Case, Op, Spec, exactly, ints
 from ir.ops.quant import MAX_LEFT_SHIFT_16, int8s, int16s, stored_case
 from ir.quantization import MOST_BIAS_16, MOST_SHIFT_16
-from tests.test_kernels import ARM, NATIVE, findings
+from tests.test_kernels import ARM, NATIVE, findings, listed, runs_here
 
 CHANNELS = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48, 64, 65, 80, 96, 100, 130]
 Rng = np.random.Generator
@@ -235,6 +235,10 @@ def test_integer_kernels_agree_with_the_numpy_reference_on_random_calls(
     for name, (_, count) in RANDOM.items():
         assert found.passed[name, "i8", "ref"] >= count
         assert found.passed[name, "i16", "ref"] >= count // 2
+    for isa in filter(runs_here, NATIVE):
+        for name, dtype in listed(isa):
+            if dtype == "i16" and name in RANDOM:
+                assert found.passed[name, "i16", isa] >= RANDOM[name][1] // 2
 
 
 @pytest.mark.skipif("neon" in NATIVE, reason="runs natively here")
@@ -246,5 +250,6 @@ def test_integer_kernels_for_arm_agree_with_the_numpy_reference_on_random_calls(
     found = findings(*command, "--by-operator")
     assert found.failures == ()
     assert found.passed["quantized_conv2d", "i8", isa] >= RANDOM["quantized_conv2d"][1]
-    if isa == "neon":
-        assert found.passed["quantized_conv2d", "i16", isa] >= RANDOM["quantized_conv2d"][1] // 2
+    for name, dtype in listed(isa):
+        if dtype == "i16" and name in RANDOM:
+            assert found.passed[name, "i16", isa] >= RANDOM[name][1] // 2
