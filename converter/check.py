@@ -13,7 +13,7 @@ from cloud import interpreter
 from converter.child import in_a_child, reason
 from converter.errors import ConvertError
 from converter.items import Shapes
-from converter.onnx.ends import of_sequences, own_inputs, own_results, with_sequences
+from converter.onnx.ends import of_sequences, own_inputs, with_sequences
 from converter.onnx.reader import import_onnx, parse
 from converter.report import Agreement
 from ir.dtype import DType
@@ -126,7 +126,12 @@ def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[A
 
 
 def onnx_answers(
-    source: Any, graph: Graph, shapes: Shapes, inputs: Sequence[Arrays], most_s: int
+    source: Any,
+    graph: Graph,
+    shapes: Shapes,
+    outputs: Sequence[str],
+    inputs: Sequence[Arrays],
+    most_s: int,
 ) -> tuple[str, list[list[Array]]]:
     """What ran the source model, ONNX Runtime where it is installed, else onnx's own reference, and
     its answers to the inputs. Raises ConvertError where it does not run, or not in `most_s`."""
@@ -141,7 +146,7 @@ def onnx_answers(
     def work() -> list[list[Array]]:
         try:
             proto = parse(model).graph
-            given, wanted = own_inputs(proto), own_results(proto, graph)
+            given, wanted = own_inputs(proto), list(outputs) or [o.name for o in proto.output]
             run = make(model, wanted, shapes)
         except Exception as e:  # whatever the two think of the model; their types are not public
             raise ConvertError(f"the source model does not load: {reason(e)}") from None

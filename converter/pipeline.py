@@ -332,8 +332,8 @@ class _Conversion:
             run = answers(self.program, [v.name or "" for v in self.entry.inputs])
             return [run(x) for x in inputs]
         if self.report.source_kind in ("onnx", "pt2"):
-            shapes, limit = self.asked.shapes or {}, self.asked.check_seconds
-            found = check.onnx_answers(self.source, self.entry, shapes, inputs, limit)
+            ends, limit = (self.asked.shapes or {}, self.asked.outputs), self.asked.check_seconds
+            found = check.onnx_answers(self.source, self.entry, *ends, inputs, limit)
             self.report.reference, theirs = found
             return theirs
         if self.report.source_kind == "tflite":

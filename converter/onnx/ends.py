@@ -72,14 +72,6 @@ def own_inputs(proto: Any) -> list[str]:
     return [v.name for v in proto.input if v.name not in known]
 
 
-def own_results(proto: Any, graph: Graph) -> list[str]:
-    """The model's own names of the graph's results: a sequence's of its elements."""
-    made = {name for node in proto.node for name in node.output}
-    made.update(v.name for v in (*proto.input, *proto.initializer))
-    names = (n if n in made else n.rpartition(".")[0] for n in graph.output_names)
-    return list(dict.fromkeys(names))
-
-
 def tensors_of(of: Any) -> tuple[Any, bool]:
     """A type's tensors, and whether it is a sequence of them."""
     kind = of.optional_type.elem_type if of.HasField("optional_type") else of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import lite_runtime as lite
 from converter import ConvertError, convert
 from converter.cli import main
+from converter.flags import shape
 from tests.converter.test_found_sizes import Nodes, agrees, i64, made
 from tests.converter.test_onnx_control import floats, inner
 
@@ -94,7 +96,12 @@ def test_optional_values_are_there_or_not(tmp_path: Path) -> None:
 
 
 def test_the_elements_of_a_result_are_results(tmp_path: Path) -> None:
-    model = made([("SplitToSequence", ["x", "n"], ["y"], {})], X, ["y"], {"n": i64(3, 1)})
+    nodes: Nodes = [
+        ("Neg", ["x"], ["y.1"], {}),  # a name as an element's
+        ("Neg", ["y.1"], ["z"], {}),
+        ("SplitToSequence", ["z", "n"], ["y"], {}),
+    ]
+    model = made(nodes, X, ["y"], {"n": i64(3, 1)})
     convert(model.SerializeToString(), tmp_path / "m.ms")
     x = floats(4, 3)
     found = lite.load(tmp_path / "m.ms").run({"x": x})
@@ -172,6 +179,12 @@ def test_a_sequence_that_is_not_given_is_named(
 ) -> None:
     with pytest.raises(ConvertError, match=re.escape(message)):
         convert(listing(), tmp_path / "m.ms", shapes=shapes)
+
+
+def test_a_shape_may_have_no_sizes_but_not_no_sign() -> None:
+    assert shape("s=") == ("s", [])
+    with pytest.raises(argparse.ArgumentTypeError, match="'s': want NAME=SIZES"):
+        shape("s")
 
 
 @pytest.mark.parametrize("count", [1, 2])
