@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fl_server.conditions import Conditions
 from fl_server.errors import ModulusTooSmall, SettingsError
+from fl_server.plan.plan import Plan
 from fl_server.privacy import Privacy
 from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
@@ -101,12 +102,17 @@ class TaskSettings(BaseModel):
     shard_size: int = Field(default=SHARD_SIZE, ge=3, le=MOST_SHARES + 1)
     graph: Literal["shards", "sparse"] = "shards"
     max_failures: int = Field(default=10, ge=0)
-    strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"] = "fedavg"
+    strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "scaffold"] = (
+        "fedavg"
+    )
     # Of the strategy; what is None is the strategy's own default.
     learning_rate: float | None = Field(default=None, gt=0, le=100)
     momentum: float | None = Field(default=None, ge=0, lt=1)
     beta2: float | None = Field(default=None, ge=0, lt=1)
     tau: float | None = Field(default=None, gt=0, le=1)
+    # Of SCAFFOLD: all devices that there are, and what changes of control variates are sent times.
+    devices: int | None = Field(default=None, ge=2)
+    control_scale: float = Field(default=1.0, gt=0, le=1e6)
     # Differential privacy, where there is noise.
     noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -149,7 +155,7 @@ class TaskSettings(BaseModel):
 
     def make_strategy(self) -> Strategy:
         """What turns a mean update into the next weights.     raises SettingsError"""
-        names = ("learning_rate", "momentum", "beta2", "tau")
+        names = ("learning_rate", "momentum", "beta2", "tau", "devices")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         make = STRATEGIES[self.strategy]
         takes = inspect.signature(make).parameters
@@ -189,10 +195,16 @@ class TaskSettings(BaseModel):
             and (device.app_version or 0) >= self.min_app_version
         )
 
+    def plan(self, moments: bytes = b"") -> Plan:
+        """What devices are asked for; moments: the digest of what the strategy keeps."""
+        if self.kind == "evaluate" or self.strategy != "scaffold":
+            return Plan()
+        return Plan(control_scale=self.control_scale, controls=moments)
+
     def encoding(self, length: int) -> Encoding:
         """How an update of weights of `length` is encoded; an evaluation has metrics alone."""
         return Encoding(
-            length=length if self.kind == "train" else 0,
+            length=self.plan().sent(length) if self.kind == "train" else 0,
             value_bits=self.value_bits,
             max_weight=self.max_weight,
             clip_norm=self.clip_norm,
@@ -218,6 +230,8 @@ class TaskSettings(BaseModel):
                 self.name,
             )
         self.make_strategy()
+        if self.strategy == "scaffold" and self.max_weight != 1:
+            raise SettingsError(f"max_weight is {self.max_weight}, want 1 with scaffold")
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:

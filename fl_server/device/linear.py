@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fl_server.device.trainer import Trained, Work
 from fl_server.secagg.encode import Floats, Update
 
 
@@ -18,12 +19,18 @@ class LinearTrainer:
 
     def train(self, weights: Floats, model: bytes) -> Update:
         """Some steps from the global weights; the model's bytes carry nothing here."""
+        return self.follow(weights, model, Work(np.zeros_like(weights))).update
+
+    def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
+        """Steps whose gradients are corrected."""
         w = weights.astype(np.float64)
         loss = self.loss(w)
         for _ in range(self._steps):
-            w -= self._rate * self._x.T @ (self._x @ w - self._y) / len(self._y)
+            gradient = self._x.T @ (self._x @ w - self._y) / len(self._y)
+            w -= self._rate * (gradient + work.correction)
         delta = (w - weights).astype(np.float32)
-        return Update(delta=delta, loss=loss, examples=len(self._y))
+        update = Update(delta=delta, loss=loss, examples=len(self._y))
+        return Trained(update, self._steps * self._rate)
 
     def measure(self, weights: Floats, model: bytes) -> Update:
         """How well the global weights do; no coordinate of an update."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -40,6 +41,33 @@ class Measures(Protocol):
 
     def measure(self, weights: Floats, model: bytes) -> Update:
         """Loss and counts of the device's examples, and an update of no coordinates."""
+        ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a plan asks of local training.
+
+    correction: float32 [d], added to the gradient of every step
+    """
+
+    correction: Floats
+
+
+@dataclass(frozen=True)
+class Trained:
+    """travel: the sum of the rates of all local steps, K eta where they are all alike"""
+
+    update: Update
+    travel: float
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A trainer that can do what a plan asks for."""
+
+    def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
+        """As `train`, by gradient steps of known rates; Karimireddy 2020 for the correction."""
         ...
 
 
@@ -102,16 +130,27 @@ class LiteTrainer:
 
     def train(self, weights: Floats, model: bytes) -> Update:
         """Some epochs from the global weights; loss and correct answers are those before them."""
+        return self._train(self._open(model, weights), weights, None).update
+
+    def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
+        """As `train`; the correction is applied beside the step, which with SGD is the gradient
+        step on both.     raises SettingsError where the model's rate is not an input"""
         session = self._open(model, weights)
+        if not self._rate_input(session):
+            raise SettingsError("a correction needs a `train` entry that takes a learning rate")
+        return self._train(session, weights, work.correction)
+
+    def _train(self, session: Any, weights: Floats, correction: Floats | None) -> Trained:
         loss, correct = self._measure(session)
-        first_losses = self._fit(session)
-        return Update(
+        first_losses, travel = self._fit(session, correction)
+        update = Update(
             delta=flatten(session) - weights,
             weight=self._size if self._weight == "examples" else 1,
             loss=float(np.mean(first_losses)) if loss is None else loss,
             correct=correct,
             examples=self._size,
         )
+        return Trained(update, travel)
 
     def measure(self, weights: Floats, model: bytes) -> Update:
         """Loss and correct answers of the global weights; no coordinate of an update."""
@@ -139,8 +178,8 @@ class LiteTrainer:
         assign(session, weights)
         return session
 
-    def _fit(self, session: Any) -> list[float]:
-        """Train in place; the losses of the first epoch come out."""
+    def _fit(self, session: Any, correction: Floats | None = None) -> tuple[list[float], float]:
+        """Train in place; the losses of the first epoch and the sum of all rates come out."""
         # A new order each round, yet the same one whenever the run is repeated.
         rng = np.random.default_rng([self._seed, self._rounds])
         self._rounds += 1
@@ -148,7 +187,7 @@ class LiteTrainer:
         if self._proximal and not rate:
             raise SettingsError("proximal needs a model whose `train` entry takes a learning rate")
         session.resize({self._batch_symbol: self._batch_size})
-        losses = []
+        losses, travel = [], 0.0
         for epoch in range(self._epochs):
             order = rng.permutation(self._size)
             # A last batch that is not full is left out; another order brings its examples in.
@@ -159,9 +198,12 @@ class LiteTrainer:
                 if self._proximal:
                     share = self._proximal * rate[_RATE]
                     assign(session, flatten(session) - share * (before - start_at))
+                if correction is not None:
+                    assign(session, flatten(session) - rate[_RATE] * correction)
+                travel += float(rate.get(_RATE, 0.0))
                 if epoch == 0:
                     losses.append(float(np.mean(result["loss"])))
-        return losses
+        return losses, travel
 
     def _rate_input(self, session: Any) -> dict[str, npt.NDArray[np.float32]]:
         """The learning rate, where the entry takes one: the device's own, else the model's."""

@@ -16,6 +16,7 @@ from fl_server.secagg.certificate import RevocationList
 from fl_server.secagg.messages import Context
 from fl_server.settings import Settings
 from fl_server.storage.store import Store
+from fl_server.storage.weights import Weights
 
 
 class Replicas:
@@ -24,6 +25,7 @@ class Replicas:
 
     def __init__(self, store: Store, clients: Clients, settings: Settings) -> None:
         self._store = store
+        self._weights = Weights(store)
         self._clients = clients
         self._settings = settings
         self._rounds: dict[str, LiveRound] = {}
@@ -43,13 +45,13 @@ class Replicas:
         """
         live = self._rounds.get(task.name)
         if live is None or live.number != row.number:
-            live = self.blank(task, row)
+            live = self.blank(task, row, db)
         self._rounds.pop(task.name, None)
         self._catch_up(db, live, row)
         self._rounds[task.name] = live
         return live
 
-    def blank(self, task: Task, row: Row[Any]) -> LiveRound:
+    def blank(self, task: Task, row: Row[Any], db: Connection) -> LiveRound:
         """The round of a row without its messages."""
         length = self._store.blob_size(row.weights) // 4
         context = Context(
@@ -63,6 +65,7 @@ class Replicas:
             task.settings,
             context,
             task.settings.encoding(length),
+            task.settings.plan(self._weights.moments_beside(task.name, row.weights, db)),
             task.model,
             row.weights,
             row.server_nonce,

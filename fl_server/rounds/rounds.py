@@ -103,7 +103,7 @@ class Rounds:
             suited = {name for name, task in running.items() if task.settings.suits(device)}
             for row in record.open_rounds(db) if suited else ():
                 if row.task in suited and self._may_offer(db, row, caller):
-                    offer = _offer(self._replicas.blank(running[row.task], row))
+                    offer = _offer(self._replicas.blank(running[row.task], row, db))
                     return self._reply(wire.OFFER, offer.to_bytes())
         return None if running else self._again(wire.IDLE)
 
@@ -310,4 +310,5 @@ def _session_of(live: LiveRound, client: int) -> Session:
 def _offer(live: LiveRound) -> wire.Offer:
     least, most = live.task.min_cohort, live.task.selected
     sizes = live.task.layout.least_shard(least, most), most
-    return wire.Offer(live.context, live.model, live.weights, live.encoding, *sizes)
+    what = live.context, live.model, live.weights, live.encoding
+    return wire.Offer(*what, *sizes, live.plan.offered)

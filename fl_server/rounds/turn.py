@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -22,7 +22,6 @@ from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.tasks import Task, Tasks
 from fl_server.secagg.cohort import ShardedStage, Sum
-from fl_server.secagg.keys import model_digest
 from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
 from fl_server.storage.store import Store
@@ -93,7 +92,7 @@ class Desk:
         try:
             return Turn(self, db, task, self.replicas.current(db, task, row))
         except FlError as error:
-            turn = Turn(self, db, task, self.replicas.blank(task, row))
+            turn = Turn(self, db, task, self.replicas.blank(task, row, db))
             turn.fail(RoundFailed(f"it could not be resumed: {error}"))
             return turn
 
@@ -201,6 +200,7 @@ class Turn:
         now, version = self._now(), self._desk.weights.latest(task.name, db)
         query = select(table.c.number).where(table.c.task == task.name)
         number = (db.scalar(query.order_by(table.c.number.desc()).limit(1)) or 0) + 1
+        plan = task.settings.plan(version.moments)
         row: dict[str, Any] = {
             "task": task.name,
             "number": number,
@@ -208,7 +208,7 @@ class Turn:
             "deadline": now + task.settings.join_s,
             "opened_at": now,
             "stage_started": now,
-            "model_digest": model_digest(task.model, version.digest),
+            "model_digest": plan.model_digest(task.model, version.digest),
             "weights": version.digest,
             "server_nonce": self._desk.settings.random(32),
         }
@@ -231,36 +231,35 @@ class Turn:
             self.fail(RoundFailed(why))
             return
         mean, privacy = total.mean, task.settings.privacy
+        public: dict[str, Any] = {"clients": total.cohort.bitmap(total.survivors).hex()}
         record.warn_of_clamping(live, mean)
         live.seconds["reveal"] = round(now - live.stage_started, 3)
         if task.settings.kind == "evaluate":
-            self._close(
-                live, weights.latest(task.name, db), record.summary(db, live, mean, total), now
-            )
+            public["summary"] = record.summary(db, live, mean, total)
+            self._close(live, weights.latest(task.name, db), public, now)
             return
         if privacy is not None:
             params = total.totals[0].session.params  # of the one shard: settings.check
             mean = privacy.noisy(mean, params, self._desk.settings.random)
         before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
         values, moments = weights.values(before), weights.moments(before)
+        mean = replace(mean, delta=live.plan.unpack(mean.delta, len(values)))
         after, moments = strategy.apply(
             values, mean, strategy.start(len(values)) if moments is None else moments
         )
-        summary = record.summary(db, live, mean, total)
+        public["summary"] = record.summary(db, live, mean, total)
         version = weights.add(db, task.name, after, live.number, moments)
         if privacy is not None:  # counted before anybody can see it
             what = f"round {live.number} {version.digest.hex()}"
             self._desk.ledger(task.name).add(privacy.noise_multiplier, what)
-        self._close(live, version, summary, now)
+        self._close(live, version, public, now)
 
-    def _close(
-        self, live: LiveRound, version: Version, summary: dict[str, Any], now: float
-    ) -> None:
+    def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
         """The round is finished, and what came of it is `version`."""
         task, db = self.task, self._db
-        public = {"weights": version.digest.hex(), "summary": summary}
-        transcript.append(db, task.name, live.number, now, FINISHED, **public)
-        record.close_round(db, live, FINISHED, summary)
+        told = {"weights": version.digest.hex(), **public}
+        transcript.append(db, task.name, live.number, now, FINISHED, **told)
+        record.close_round(db, live, FINISHED, public["summary"])
         if record.finished(db, task.name) >= task.settings.rounds:
             self._desk.tasks.set_state(db, task.name, "finished")
         self._end(live)

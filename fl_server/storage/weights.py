@@ -76,6 +76,14 @@ class Weights:
             raise NotFound(f"task {task} has no weights")
         return found
 
+    def moments_beside(self, task: str, digest: bytes, within: Connection | None = None) -> bytes:
+        """The digest of the moments of the newest version with these weights, empty if none."""
+        same = (moments_table.c.task == table.c.task) & (moments_table.c.version == table.c.version)
+        query = select(moments_table.c.digest).select_from(table.outerjoin(moments_table, same))
+        query = query.where((table.c.task == task) & (table.c.digest == digest))
+        with self._store.read(within) as db:
+            return db.scalar(query.order_by(table.c.version.desc()).limit(1)) or b""
+
     def values(self, version: Version) -> Floats:
         """float32 [d]"""
         return weights_vector(self._store.get_blob(version.digest))

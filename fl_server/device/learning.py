@@ -1,0 +1,116 @@
+"""What a device does between an offer and its advert: fetch, train as the plan says, pack."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from fl_server import messages as wire
+from fl_server.device.controls import Controls
+from fl_server.device.downloads import Downloads
+from fl_server.device.http import Http
+from fl_server.device.trainer import Follows, Measures, Trainer, Work
+from fl_server.errors import EncodingMismatch, ModelMismatch, ServerRefused, TrainingFailed
+from fl_server.plan.plan import Plan
+from fl_server.secagg.encode import Floats, Update
+
+Result = TypeVar("Result")
+
+
+class Learning:
+    """folder: the device's own"""
+
+    def __init__(self, trainer: Trainer, http: Http, folder: Path) -> None:
+        self._trainer = trainer
+        self._http = http
+        self._downloads = Downloads(http, folder / "models")
+        self._controls = Controls(folder / "controls")
+
+    def check(self, offered: bytes) -> None:
+        """Nothing, if the trainer can do what a plan asks.
+
+        raises Malformed, EncodingMismatch
+        """
+        if Plan.of(offered) != Plan() and not isinstance(self._trainer, Follows):
+            raise EncodingMismatch("a plan is offered, and the trainer follows none")
+
+    def fetch(self, offer: wire.Offer) -> tuple[bytes, Floats, Floats]:
+        """The model, its weights float32 [d], and the server's control variate of that size.
+
+        raises ModelMismatch, EncodingMismatch, Malformed
+        """
+        plan = Plan.of(offer.plan)
+        model, start = self._downloads.model(offer.model), self._downloads.vector(offer.weights)
+        if offer.context.model != plan.model_digest(offer.model, offer.weights):
+            raise ModelMismatch("the offer's digest is not that of its model, weights and plan")
+        controls = np.zeros_like(start)
+        if plan.controls:
+            controls = self._downloads.vector(plan.controls)
+        if controls.size != start.size:
+            raise EncodingMismatch(f"{controls.size} control variates for {start.size} weights")
+        return model, start, controls
+
+    def learn(
+        self, offer: wire.Offer, client: int, model: bytes, start: Floats, controls: Floats
+    ) -> Update:
+        """What is sent     raises TrainingFailed, EncodingMismatch, Malformed"""
+        plan, length = Plan.of(offer.plan), offer.encoding.length
+        if length == 0 and isinstance(self._trainer, Measures):
+            measures = self._trainer
+            return _trained(lambda: measures.measure(start, model))
+        if plan.sent(start.size) != length:
+            raise EncodingMismatch(
+                f"{length} coordinates offered, the plan has {plan.sent(start.size)}"
+            )
+        if not isinstance(self._trainer, Follows) or plan == Plan():
+            return _trained(lambda: self._trainer.train(start, model))
+        return self._follow(self._trainer, offer, client, model, start, controls)
+
+    def _follow(
+        self,
+        trainer: Follows,
+        offer: wire.Offer,
+        client: int,
+        model: bytes,
+        start: Floats,
+        controls: Floats,
+    ) -> Update:
+        plan, task = Plan.of(offer.plan), offer.context.task
+        self._controls.settle(task, client, lambda number: self._transcript(task, number))
+        own = self._controls.own(task, start.size)
+        trained = _trained(lambda: trainer.follow(start, model, Work(controls - own)))
+        update = trained.update
+        # Option II: c_i - c + (x - y) / (K eta), of which the change is sent.
+        change = -controls - update.delta / np.float32(trained.travel)
+        sent = plan.pack(update.delta, change)
+        kept = np.asarray(own + change * _clip(sent, offer.encoding.clip_norm), np.float32)
+        self._controls.propose(task, offer.context.round, kept)
+        return replace(update, delta=sent)
+
+    def _transcript(self, task: str, number: int) -> list[str]:
+        try:
+            path = f"/tasks/{task}/rounds/{number}/transcript"
+            return (self._http.call("GET", path) or b"").decode(errors="replace").splitlines()
+        except ServerRefused as refused:
+            if refused.status != 404:
+                raise
+            return []  # a server that has lost the round has not counted it
+
+
+def _clip(sent: Floats, norm: float) -> float:
+    """By what the encoder will multiply a vector."""
+    length = math.sqrt(np.square(sent, dtype=np.float64).sum())
+    return min(1.0, norm / length) if length else 1.0
+
+
+def _trained(train: Callable[[], Result]) -> Result:
+    """raises TrainingFailed"""
+    try:
+        return train()
+    except Exception as error:
+        raise TrainingFailed(f"{type(error).__name__}: {error}") from error
