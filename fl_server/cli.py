@@ -50,6 +50,13 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
         choices=[stage.name.lower() for stage in Stage if stage != Stage.REVEAL],
         help="one more device vanishes after this stage; may be repeated",
     )
+    parser.add_argument(
+        "--hostile",
+        type=int,
+        default=0,
+        metavar="N",
+        help="devices that send opposites (%(default)s)",
+    )
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
 
@@ -66,6 +73,8 @@ def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespa
     if not 2 <= options.devices <= 256 or options.rounds < 1:
         given = f"{options.devices} devices and {options.rounds} rounds"
         parser.error(f"{given}, want 2 to 256 and 1 or more")
+    if not 0 <= options.hostile <= options.devices:
+        parser.error(f"--hostile {options.hostile}: want 0 to {options.devices}, the devices")
     if options.seed < 0:
         parser.error(f"--seed {options.seed}: want 0 or more")
     if options.model and not options.data:
@@ -158,6 +167,7 @@ def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dic
 
 
 def _simulate(options: argparse.Namespace) -> int:
+    from fl_server.device.hostile import Flipped
     from fl_server.device.linear import synthetic_device
     from fl_server.device.trainer import (
         LiteTrainer,
@@ -181,6 +191,10 @@ def _simulate(options: argparse.Namespace) -> int:
     else:
         model, weights = b"linear", np.zeros(16, np.float32)
         trainers = [synthetic_device(i, seed=options.seed) for i in range(options.devices)]
+    norm = float(dict(options.set).get("clip_norm", 10.0))
+    trainers[len(trainers) - options.hostile :] = [
+        Flipped(trainer, norm) for trainer in trainers[len(trainers) - options.hostile :]
+    ]
     stages = [Stage[name.upper()] for name in options.drop]
     floor = min(COHORT_FLOOR, len(trainers) - len(stages))
     if floor < COHORT_FLOOR:

@@ -25,6 +25,7 @@ from fl_server.secagg.params import Encoding
 from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
+from fl_server.strategy.robust import needed
 
 _log = logging.getLogger(__name__)
 
@@ -113,6 +114,12 @@ class TaskSettings(BaseModel):
     # Of SCAFFOLD: all devices that there are, and what changes of control variates are sent times.
     devices: int | None = Field(default=None, ge=2)
     control_scale: float = Field(default=1.0, gt=0, le=1e6)
+    # What is made of the sums of shards, or of the updates of devices where there are no masks, so
+    # many of which may be hostile.
+    rule: Literal["mean", "median", "trimmed_mean", "krum", "multi_krum"] = "mean"
+    hostile: int = Field(default=1, ge=0)
+    # Whether the server sees sums alone, or, of devices that allow it, each update.
+    aggregation: Literal["secure", "unmasked"] = "secure"
     # Differential privacy, where there is noise.
     noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -183,7 +190,8 @@ class TaskSettings(BaseModel):
         """How a cohort becomes sessions; noise is made for one sum, and so for one of them."""
         sparse = self.graph == "sparse"
         one = sparse or self.noise_multiplier > 0
-        return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse)
+        masked = self.aggregation == "secure"
+        return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse, masked)
 
     def suits(self, device: Conditions) -> bool:
         """Whether a device may be asked."""
@@ -197,9 +205,10 @@ class TaskSettings(BaseModel):
 
     def plan(self, moments: bytes = b"") -> Plan:
         """What devices are asked for; moments: the digest of what the strategy keeps."""
+        unmasked = int(self.aggregation == "unmasked")
         if self.kind == "evaluate" or self.strategy != "scaffold":
-            return Plan()
-        return Plan(control_scale=self.control_scale, controls=moments)
+            return Plan(unmasked=unmasked)
+        return Plan(control_scale=self.control_scale, controls=moments, unmasked=unmasked)
 
     def encoding(self, length: int) -> Encoding:
         """How an update of weights of `length` is encoded; an evaluation has metrics alone."""
@@ -242,6 +251,25 @@ class TaskSettings(BaseModel):
             raise SettingsError(str(error)) from None
         self._check_selection(length)
         self._check_privacy(length)
+        self._check_rule()
+
+    def _check_rule(self) -> None:
+        """raises SettingsError"""
+        if self.aggregation == "unmasked" and (self.graph == "sparse" or self.privacy):
+            raise SettingsError(
+                "aggregation is unmasked, want no sparse graph and no noise with it"
+            )
+        if self.rule == "mean":
+            return
+        if self.privacy or self.max_weight != 1:
+            raise SettingsError(f"rule is {self.rule}, want no noise and max_weight 1 with it")
+        masked, clients = self.aggregation == "secure", self.min_cohort
+        sums = self.layout.shards(clients) if masked else clients
+        if sums < (want := needed(self.rule, self.hostile)):
+            what = "shards of the smallest cohort" if masked else "devices"
+            raise SettingsError(
+                f"{sums} {what}, {self.rule} against {self.hostile} hostile ones needs {want}"
+            )
 
     def _check_selection(self, length: int) -> None:
         """raises SettingsError"""

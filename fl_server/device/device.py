@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,6 +39,7 @@ from fl_server.errors import (
     StaleRound,
     TrainingFailed,
 )
+from fl_server.plan.plan import Plan
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
@@ -239,7 +240,8 @@ class Device:
             return False
         self._tried.add(place)
         try:
-            self._policy.check_offer(offer.min_cohort, offer.encoding)
+            unmasked = bool(Plan.of(offer.plan).unmasked)
+            self._policy.check_offer(offer.min_cohort, offer.encoding, unmasked)
             self._learning.check(offer.plan)
             self._journal.check_unspent(offer.context.task, offer.context.model)
             self._journal.check_newer(offer.context.task, offer.context.round)
@@ -279,7 +281,9 @@ class Device:
 
     def _aggregate(self, offer: wire.Offer, update: Update, report: Report) -> None:
         assert self._member is not None, "only enrolled devices are offered rounds"
-        arguments = offer.context, offer.encoding, self._policy, self._journal, self._random
+        unmasked = bool(Plan.of(offer.plan).unmasked)
+        policy = replace(self._policy, unmasked=unmasked)
+        arguments = offer.context, offer.encoding, policy, self._journal, self._random
         joined = join(self._member, *arguments)
         self._tell(
             f"joining round {report.round} of {report.task}, which waits for "

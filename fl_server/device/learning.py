@@ -36,7 +36,7 @@ class Learning:
 
         raises Malformed, EncodingMismatch
         """
-        if Plan.of(offered) != Plan() and not isinstance(self._trainer, Follows):
+        if Plan.of(offered).is_taught and not isinstance(self._trainer, Follows):
             raise EncodingMismatch("a plan is offered, and the trainer follows none")
 
     def fetch(self, offer: wire.Offer) -> tuple[bytes, Floats, Floats]:
@@ -67,8 +67,9 @@ class Learning:
             raise EncodingMismatch(
                 f"{length} coordinates offered, the plan has {plan.sent(start.size)}"
             )
-        if not isinstance(self._trainer, Follows) or plan == Plan():
-            return _trained(lambda: self._trainer.train(start, model))
+        if not isinstance(self._trainer, Follows) or not plan.is_taught:
+            update = _trained(lambda: self._trainer.train(start, model))
+            return replace(update, delta=plan.pack(update.delta, None))
         return self._follow(self._trainer, offer, client, model, start, controls)
 
     def _follow(

@@ -18,7 +18,7 @@ from fl_server.errors import EncodingMismatch
 from fl_server.secagg import labels
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.keys import hashed, model_digest
-from fl_server.secagg.wire import F64, Message, Sized
+from fl_server.secagg.wire import F64, U8, Message, Sized
 
 Doubles = npt.NDArray[np.float64]
 
@@ -29,11 +29,12 @@ MOST_BYTES = 512
 class Plan(Message):
     """control_scale: where above 0, the change of the device's control variate is sent behind the
     update, times this (SCAFFOLD) · controls: the digest of the server's control variate, empty
-    where that is zero
+    where that is zero · unmasked: 1 where the server sees each update
     """
 
     control_scale: F64 = 0.0
     controls: Annotated[bytes, Sized(32)] = b""
+    unmasked: U8 = 0
 
     @classmethod
     def of(cls, offered: bytes) -> Plan:
@@ -44,6 +45,11 @@ class Plan(Message):
         plan = cls.from_bytes(offered) if offered else cls()
         plan.check()
         return plan
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether it asks something of training itself."""
+        return self.control_scale > 0
 
     @property
     def offered(self) -> bytes:

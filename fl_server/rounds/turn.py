@@ -16,17 +16,20 @@ from sqlalchemy import Connection, select
 
 from fl_server.access.clients import Caller, Clients
 from fl_server.errors import FlError, NotFound, ProtocolError, RoundFailed
+from fl_server.plan.plan import Doubles
 from fl_server.privacy import Ledger
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.tasks import Task, Tasks
 from fl_server.secagg.cohort import ShardedStage, Sum
+from fl_server.secagg.encode import Mean
 from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
 from fl_server.storage.store import Store
 from fl_server.storage.tables import rounds as table
 from fl_server.storage.weights import Version, Weights
+from fl_server.strategy.robust import combine
 
 _log = logging.getLogger(__name__)
 
@@ -243,7 +246,11 @@ class Turn:
             mean = privacy.noisy(mean, params, self._desk.settings.random)
         before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
         values, moments = weights.values(before), weights.moments(before)
-        mean = replace(mean, delta=live.plan.unpack(mean.delta, len(values)))
+        try:
+            mean = replace(mean, delta=self._combined(live, total, mean, len(values)))
+        except RoundFailed as error:
+            self.fail(error)
+            return
         after, moments = strategy.apply(
             values, mean, strategy.start(len(values)) if moments is None else moments
         )
@@ -253,6 +260,14 @@ class Turn:
             what = f"round {live.number} {version.digest.hex()}"
             self._desk.ledger(task.name).add(privacy.noise_multiplier, what)
         self._close(live, version, public, now)
+
+    def _combined(self, live: LiveRound, total: Sum, mean: Mean, length: int) -> Doubles:
+        """What is made of the sums, in the coordinates of the weights.     raises RoundFailed"""
+        settings = self.task.settings
+        if settings.rule == "mean":
+            return live.plan.unpack(mean.delta, length)
+        each = [live.plan.unpack(part.delta, length) for part in total.means]
+        return combine(settings.rule, settings.hostile, each)
 
     def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
         """The round is finished, and what came of it is `version`."""
