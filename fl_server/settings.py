@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
 from fl_server.errors import ModulusTooSmall, SettingsError
 from fl_server.plan.plan import Plan
@@ -22,10 +23,14 @@ from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.messages import MOST_CLIENTS
 from fl_server.secagg.params import Encoding
+from fl_server.secagg.policy import Policy
 from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
 from fl_server.strategy.robust import needed
+
+# Beside the noise of the sum: the count then costs a thirtieth more.
+_COUNT_NOISE = 4.0
 
 _log = logging.getLogger(__name__)
 
@@ -129,6 +134,11 @@ class TaskSettings(BaseModel):
     clip_norm: float = Field(default=10.0, gt=0)
     clip_value: float = Field(default=1.0, gt=0)
     loss_cap: float = Field(default=10.0, gt=0)
+    # The clip norm follows this quantile of updates' norms; clip_value keeps its ratio to it. Where
+    # there is noise, the count of updates within it has some of this deviation.
+    clip_quantile: float | None = Field(default=None, gt=0, lt=1)
+    clip_rate: float = Field(default=0.2, gt=0, le=2)
+    clip_noise: float | None = Field(default=None, gt=0)
     join_s: float = Field(default=600.0, gt=0, le=7 * 86400)
     share_s: float = Field(default=30.0, gt=0, le=86400)
     vector_s: float = Field(default=120.0, gt=0, le=86400)
@@ -178,7 +188,19 @@ class TaskSettings(BaseModel):
         if not self.noise_multiplier:
             return None
         epsilon = math.inf if self.epsilon is None else self.epsilon
-        return Privacy(self.noise_multiplier, self.delta, epsilon)
+        count = math.inf
+        if self.clip_quantile is not None:
+            count = self.clip_noise or _COUNT_NOISE * self.noise_multiplier
+        return Privacy(self.noise_multiplier, self.delta, epsilon, count)
+
+    @property
+    def adaptive_clip(self) -> AdaptiveClip | None:
+        """What the clip norm follows, None where it stays. It stays within what devices take."""
+        if self.clip_quantile is None:
+            return None
+        most = min(Policy.clip_norm, Policy.clip_value * self.clip_norm / self.clip_value)
+        most = max(most, self.clip_norm)
+        return AdaptiveClip(self.clip_quantile, self.clip_rate, self.clip_norm, most)
 
     @property
     def selected(self) -> int:
@@ -210,14 +232,18 @@ class TaskSettings(BaseModel):
             return Plan(unmasked=unmasked)
         return Plan(control_scale=self.control_scale, controls=moments, unmasked=unmasked)
 
-    def encoding(self, length: int) -> Encoding:
-        """How an update of weights of `length` is encoded; an evaluation has metrics alone."""
+    def encoding(self, length: int, clip_norm: float | None = None) -> Encoding:
+        """How an update of weights of `length` is encoded; an evaluation has metrics alone.
+
+        clip_norm: of the round, where it is another than the first
+        """
+        norm = self.clip_norm if clip_norm is None else clip_norm
         return Encoding(
             length=self.plan().sent(length) if self.kind == "train" else 0,
             value_bits=self.value_bits,
             max_weight=self.max_weight,
-            clip_norm=self.clip_norm,
-            clip_value=self.clip_value,
+            clip_norm=norm,
+            clip_value=self.clip_value * (norm / self.clip_norm),
             loss_cap=self.loss_cap,
         )
 
@@ -282,6 +308,10 @@ class TaskSettings(BaseModel):
 
     def _check_privacy(self, length: int) -> None:
         """raises SettingsError, MissingExtra"""
+        if self.clip_noise is not None and (self.clip_quantile is None or self.privacy is None):
+            raise SettingsError("clip_noise is set, want clip_quantile and noise_multiplier")
+        if self.clip_quantile is not None and self.kind == "evaluate":
+            raise SettingsError("an evaluation has no clip norm, want no clip_quantile")
         if self.privacy is None:
             if self.epsilon is not None:
                 raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")

@@ -270,7 +270,7 @@ def show(status: dict[str, Any], as_json: bool) -> None:
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"
-            for name in ("loss", "correct", "examples", "survivors", "clients")
+            for name in ("loss", "correct", "examples", "survivors", "clients", "clip_norm")
             if name in entry
         )
         print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))

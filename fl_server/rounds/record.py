@@ -196,6 +196,14 @@ def last_summary(db: Connection, task: str) -> dict[str, Any]:
     return found
 
 
+def clip_norm(db: Connection, task: str, number: int) -> float | None:
+    """What the clip norm of a round is by the rounds before it; None if they do not say."""
+    before = (table.c.task == task) & (table.c.stage == FINISHED) & (table.c.number < number)
+    query = select(table.c.summary).where(before).order_by(table.c.number.desc()).limit(1)
+    found: float | None = json.loads(db.scalar(query) or "{}").get("next_clip_norm")
+    return found
+
+
 def bytes_up(db: Connection, live: LiveRound) -> int:
     """The bytes of all messages that a round has taken."""
     whole = select(func.sum(func.length(messages.c.body))).where(

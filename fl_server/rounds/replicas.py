@@ -64,7 +64,7 @@ class Replicas:
         return LiveRound(
             task.settings,
             context,
-            task.settings.encoding(length),
+            task.settings.encoding(length, record.clip_norm(db, task.name, row.number)),
             task.settings.plan(self._weights.moments_beside(task.name, row.weights, db)),
             task.model,
             row.weights,

@@ -241,6 +241,7 @@ class Turn:
             public["summary"] = record.summary(db, live, mean, total)
             self._close(live, weights.latest(task.name, db), public, now)
             return
+        clip = self._next_clip(live, total)
         if privacy is not None:
             params = total.totals[0].session.params  # of the one shard: settings.check
             mean = privacy.noisy(mean, params, self._desk.settings.random)
@@ -254,12 +255,24 @@ class Turn:
         after, moments = strategy.apply(
             values, mean, strategy.start(len(values)) if moments is None else moments
         )
-        public["summary"] = record.summary(db, live, mean, total)
+        public["summary"] = record.summary(db, live, mean, total) | clip
         version = weights.add(db, task.name, after, live.number, moments)
         if privacy is not None:  # counted before anybody can see it
             what = f"round {live.number} {version.digest.hex()}"
-            self._desk.ledger(task.name).add(privacy.noise_multiplier, what)
+            self._desk.ledger(task.name).add(privacy.release, what)
         self._close(live, version, public, now)
+
+    def _next_clip(self, live: LiveRound, total: Sum) -> dict[str, float]:
+        """The clip norm that the devices had and that of the next round, where it follows them."""
+        settings, mean = self.task.settings, total.mean
+        if settings.adaptive_clip is None:
+            return {}
+        used, within, privacy = live.encoding.clip_norm, float(mean.within_clip), settings.privacy
+        if privacy is not None:
+            params = total.totals[0].session.params
+            within = privacy.noisy_count(mean, params, self._desk.settings.random)
+        after = settings.adaptive_clip.after(used, within, mean.clients)
+        return {"clip_norm": used, "next_clip_norm": after}
 
     def _combined(self, live: LiveRound, total: Sum, mean: Mean, length: int) -> Doubles:
         """What is made of the sums, in the coordinates of the weights.     raises RoundFailed"""
