@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_server.commands.operator import EXAMPLES, add_place, add_settings, show, words
+from fl_server.commands.operator import EXAMPLES, add_place, add_settings, local_of, show, words
 from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.secagg.policy import COHORT_FLOOR
@@ -169,12 +169,8 @@ def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dic
 def _simulate(options: argparse.Namespace) -> int:
     from fl_server.device.hostile import Flipped
     from fl_server.device.linear import synthetic_device
-    from fl_server.device.trainer import (
-        LiteTrainer,
-        Trainer,
-        initial_weights,
-        load_examples,
-    )
+    from fl_server.device.trainer import LiteTrainer, Trainer, load_examples
+    from fl_server.device.weights import initial_weights
     from fl_server.simulation import simulate as run
 
     trainers: list[Trainer]
@@ -183,7 +179,7 @@ def _simulate(options: argparse.Namespace) -> int:
         if not files:
             raise SettingsError("--model needs --data, a folder with a .npz file for each device")
         model = options.model.read_bytes()
-        weights = initial_weights(model)
+        weights = initial_weights(model, local_of(options.set))
         trainers = [
             LiteTrainer(load_examples(f), options.epochs, options.batch_size, options.seed + i)
             for i, f in enumerate(files)

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
 from fl_server.errors import ModulusTooSmall, SettingsError
-from fl_server.plan.plan import Plan
+from fl_server.plan.plan import MOST_LOCAL_BYTES, Plan
 from fl_server.privacy import Privacy
 from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
@@ -125,6 +125,8 @@ class TaskSettings(BaseModel):
     hostile: int = Field(default=1, ge=0)
     # Whether the server sees sums alone, or, of devices that allow it, each update.
     aggregation: Literal["secure", "unmasked"] = "secure"
+    # Patterns of the names of weights that stay on devices, with commas between them.
+    local: tuple[str, ...] = ()
     # Differential privacy, where there is noise.
     noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -161,6 +163,11 @@ class TaskSettings(BaseModel):
     @classmethod
     def _of_tasks_before_there_were_others(cls, name: Any) -> Any:
         return "fedavg" if name == "average" else name
+
+    @field_validator("local", mode="before")
+    @classmethod
+    def _of_one_text(cls, given: Any) -> Any:
+        return tuple(filter(None, given.split(","))) if isinstance(given, str) else given
 
     @classmethod
     def checked(cls, **settings: Any) -> TaskSettings:
@@ -227,10 +234,10 @@ class TaskSettings(BaseModel):
 
     def plan(self, moments: bytes = b"") -> Plan:
         """What devices are asked for; moments: the digest of what the strategy keeps."""
-        unmasked = int(self.aggregation == "unmasked")
+        plan = Plan(unmasked=int(self.aggregation == "unmasked"), local="\n".join(self.local))
         if self.kind == "evaluate" or self.strategy != "scaffold":
-            return Plan(unmasked=unmasked)
-        return Plan(control_scale=self.control_scale, controls=moments, unmasked=unmasked)
+            return plan
+        return replace(plan, control_scale=self.control_scale, controls=moments)
 
     def encoding(self, length: int, clip_norm: float | None = None) -> Encoding:
         """How an update of weights of `length` is encoded; an evaluation has metrics alone.
@@ -278,6 +285,10 @@ class TaskSettings(BaseModel):
         self._check_selection(length)
         self._check_privacy(length)
         self._check_rule()
+        if sum(len(pattern.encode()) + 1 for pattern in self.local) > MOST_LOCAL_BYTES:
+            raise SettingsError(f"local has more than {MOST_LOCAL_BYTES} bytes")
+        if self.local and self.kind == "evaluate":
+            raise SettingsError("an evaluation measures whole models, want no local weights")
 
     def _check_rule(self) -> None:
         """raises SettingsError"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,9 +170,9 @@ def _create_task(options: argparse.Namespace) -> int:
     if options.weights:
         weights = weights_vector(options.weights.read_bytes())
     else:
-        from fl_server.device.trainer import initial_weights
+        from fl_server.device.weights import initial_weights
 
-        weights = initial_weights(model)
+        weights = initial_weights(model, local_of(options.set))
     settings = {"rounds": options.rounds, **dict(options.set)}
     with _operator(options) as operator:
         status = operator.create_task(options.name, model, weights, **settings)
@@ -206,6 +206,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of the task (docs/federated.md lists them); may be repeated",
     )
+
+
+def local_of(settings: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
+    """The patterns of weights that stay on devices.     raises SettingsError"""
+    from fl_server.settings import TaskSettings
+
+    return TaskSettings.checked(name="any", **dict(settings)).local
 
 
 def _setting(text: str) -> tuple[str, Any]:

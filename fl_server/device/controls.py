@@ -6,13 +6,13 @@ devices'. What was sent is kept beside it, and the round's transcript tells whet
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fl_server.device.local import file_name
 from fl_server.errors import Malformed
 from fl_server.secagg.encode import Floats
 from fl_server.storage.files import write_file
@@ -54,8 +54,7 @@ class Controls:
         path.unlink()
 
     def _path(self, task: str, what: str) -> Path:
-        # A server may name a task as it likes.
-        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}.{what}"
+        return self._folder / f"{file_name(task)}.{what}"
 
 
 def counted(transcript: Sequence[str], client: int) -> bool:

@@ -14,6 +14,7 @@ from fl_server import messages as wire
 from fl_server.device.controls import Controls
 from fl_server.device.downloads import Downloads
 from fl_server.device.http import Http
+from fl_server.device.local import LocalWeights
 from fl_server.device.trainer import Follows, Measures, Trainer, Work
 from fl_server.errors import EncodingMismatch, ModelMismatch, ServerRefused, TrainingFailed
 from fl_server.plan.plan import Plan
@@ -30,6 +31,7 @@ class Learning:
         self._http = http
         self._downloads = Downloads(http, folder / "models")
         self._controls = Controls(folder / "controls")
+        self._local = LocalWeights(folder / "local")
 
     def check(self, offered: bytes) -> None:
         """Nothing, if the trainer can do what a plan asks.
@@ -82,9 +84,18 @@ class Learning:
         controls: Floats,
     ) -> Update:
         plan, task = Plan.of(offer.plan), offer.context.task
-        self._controls.settle(task, client, lambda number: self._transcript(task, number))
-        own = self._controls.own(task, start.size)
-        trained = _trained(lambda: trainer.follow(start, model, Work(controls - own)))
+        own, correction = np.zeros_like(start), None
+        if plan.control_scale:
+            self._controls.settle(task, client, lambda number: self._transcript(task, number))
+            own = self._controls.own(task, start.size)
+            correction = controls - own
+        local = plan.local.splitlines()
+        work = Work(correction, local, self._local.load(task))
+        trained = _trained(lambda: trainer.follow(start, model, work))
+        if local:
+            self._local.keep(task, trained.own)
+        if not plan.control_scale:
+            return replace(trained.update, delta=plan.pack(trained.update.delta, None))
         update = trained.update
         # Option II: c_i - c + (x - y) / (K eta), of which the change is sent.
         change = -controls - update.delta / np.float32(trained.travel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fl_server.device.trainer import Trained, Work
+from fl_server.errors import SettingsError
 from fl_server.secagg.encode import Floats, Update
 
 
@@ -19,15 +20,18 @@ class LinearTrainer:
 
     def train(self, weights: Floats, model: bytes) -> Update:
         """Some steps from the global weights; the model's bytes carry nothing here."""
-        return self.follow(weights, model, Work(np.zeros_like(weights))).update
+        return self.follow(weights, model, Work()).update
 
     def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
-        """Steps whose gradients are corrected."""
+        """Steps whose gradients are corrected.     raises SettingsError: no weight has a name"""
+        if work.local:
+            raise SettingsError(f"local {', '.join(work.local)}: a linear model names no weights")
+        correction = 0.0 if work.correction is None else work.correction
         w = weights.astype(np.float64)
         loss = self.loss(w)
         for _ in range(self._steps):
             gradient = self._x.T @ (self._x @ w - self._y) / len(self._y)
-            w -= self._rate * (gradient + work.correction)
+            w -= self._rate * (gradient + correction)
         delta = (w - weights).astype(np.float32)
         update = Update(delta=delta, loss=loss, examples=len(self._y))
         return Trained(update, self._steps * self._rate)

@@ -18,23 +18,25 @@ from fl_server.errors import EncodingMismatch
 from fl_server.secagg import labels
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.keys import hashed, model_digest
-from fl_server.secagg.wire import F64, U8, Message, Sized
+from fl_server.secagg.wire import F64, U8, Message, Sized, Utf8
 
 Doubles = npt.NDArray[np.float64]
 
-MOST_BYTES = 512
+MOST_LOCAL_BYTES = 256
 
 
 @dataclass(frozen=True)
 class Plan(Message):
     """control_scale: where above 0, the change of the device's control variate is sent behind the
     update, times this (SCAFFOLD) · controls: the digest of the server's control variate, empty
-    where that is zero · unmasked: 1 where the server sees each update
+    where that is zero · unmasked: 1 where the server sees each update ·
+    local: patterns of the names of weights that stay on the device (FedPer), a line each
     """
 
     control_scale: F64 = 0.0
     controls: Annotated[bytes, Sized(32)] = b""
     unmasked: U8 = 0
+    local: Annotated[str, Utf8(MOST_LOCAL_BYTES)] = ""
 
     @classmethod
     def of(cls, offered: bytes) -> Plan:
@@ -49,7 +51,7 @@ class Plan(Message):
     @property
     def is_taught(self) -> bool:
         """Whether it asks something of training itself."""
-        return self.control_scale > 0
+        return self.control_scale > 0 or bool(self.local)
 
     @property
     def offered(self) -> bytes:

@@ -12,7 +12,7 @@ from cloud.nn.loss import softmax_cross_entropy
 from cloud.train.graphs import training_model
 from cloud.train.optim import SGD
 from fl_server.device import LiteTrainer, initial_weights
-from fl_server.device.trainer import assign, flatten, save_model
+from fl_server.device.weights import assign, flatten, save_model
 from fl_server.errors import EncodingError, SettingsError
 from fl_server.simulation import simulate
 from ir import model_file
