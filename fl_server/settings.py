@@ -127,6 +127,10 @@ class TaskSettings(BaseModel):
     aggregation: Literal["secure", "unmasked"] = "secure"
     # Patterns of the names of weights that stay on devices, with commas between them.
     local: tuple[str, ...] = ()
+    # The share of coordinates that devices send, others in each round; and whether the vector is
+    # rotated at random before.
+    kept: float = Field(default=1.0, gt=0, le=1)
+    rotate: bool = False
     # Differential privacy, where there is noise.
     noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -234,7 +238,12 @@ class TaskSettings(BaseModel):
 
     def plan(self, moments: bytes = b"") -> Plan:
         """What devices are asked for; moments: the digest of what the strategy keeps."""
-        plan = Plan(unmasked=int(self.aggregation == "unmasked"), local="\n".join(self.local))
+        plan = Plan(
+            unmasked=int(self.aggregation == "unmasked"),
+            local="\n".join(self.local),
+            kept=self.kept,
+            rotated=int(self.rotate),
+        )
         if self.kind == "evaluate" or self.strategy != "scaffold":
             return plan
         return replace(plan, control_scale=self.control_scale, controls=moments)
@@ -274,6 +283,9 @@ class TaskSettings(BaseModel):
         self.make_strategy()
         if self.strategy == "scaffold" and self.max_weight != 1:
             raise SettingsError(f"max_weight is {self.max_weight}, want 1 with scaffold")
+        if self.strategy == "scaffold" and self.kept < 1:
+            # What is sent counts 1 / kept times, which control variates would not settle under.
+            raise SettingsError(f"kept is {self.kept}, want 1 with scaffold")
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:

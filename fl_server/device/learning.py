@@ -29,7 +29,7 @@ class Learning:
     def __init__(self, trainer: Trainer, http: Http, folder: Path) -> None:
         self._trainer = trainer
         self._http = http
-        self._downloads = Downloads(http, folder / "models")
+        self._downloads = Downloads(http, folder / "models", folder / "weights")
         self._controls = Controls(folder / "controls")
         self._local = LocalWeights(folder / "local")
 
@@ -47,7 +47,8 @@ class Learning:
         raises ModelMismatch, EncodingMismatch, Malformed
         """
         plan = Plan.of(offer.plan)
-        model, start = self._downloads.model(offer.model), self._downloads.vector(offer.weights)
+        model = self._downloads.model(offer.model)
+        start = self._downloads.weights(offer.weights, offer.context.task)
         if offer.context.model != plan.model_digest(offer.model, offer.weights):
             raise ModelMismatch("the offer's digest is not that of its model, weights and plan")
         controls = np.zeros_like(start)
@@ -61,7 +62,7 @@ class Learning:
         self, offer: wire.Offer, client: int, model: bytes, start: Floats, controls: Floats
     ) -> Update:
         """What is sent     raises TrainingFailed, EncodingMismatch, Malformed"""
-        plan, length = Plan.of(offer.plan), offer.encoding.length
+        plan, length, seed = Plan.of(offer.plan), offer.encoding.length, _seed(offer)
         if length == 0 and isinstance(self._trainer, Measures):
             measures = self._trainer
             return _trained(lambda: measures.measure(start, model))
@@ -71,7 +72,7 @@ class Learning:
             )
         if not isinstance(self._trainer, Follows) or not plan.is_taught:
             update = _trained(lambda: self._trainer.train(start, model))
-            return replace(update, delta=plan.pack(update.delta, None))
+            return replace(update, delta=plan.pack(update.delta, None, seed))
         return self._follow(self._trainer, offer, client, model, start, controls)
 
     def _follow(
@@ -83,7 +84,7 @@ class Learning:
         start: Floats,
         controls: Floats,
     ) -> Update:
-        plan, task = Plan.of(offer.plan), offer.context.task
+        plan, task, seed = Plan.of(offer.plan), offer.context.task, _seed(offer)
         own, correction = np.zeros_like(start), None
         if plan.control_scale:
             self._controls.settle(task, client, lambda number: self._transcript(task, number))
@@ -95,11 +96,11 @@ class Learning:
         if local:
             self._local.keep(task, trained.own)
         if not plan.control_scale:
-            return replace(trained.update, delta=plan.pack(trained.update.delta, None))
+            return replace(trained.update, delta=plan.pack(trained.update.delta, None, seed))
         update = trained.update
         # Option II: c_i - c + (x - y) / (K eta), of which the change is sent.
         change = -controls - update.delta / np.float32(trained.travel)
-        sent = plan.pack(update.delta, change)
+        sent = plan.pack(update.delta, change, seed)
         kept = np.asarray(own + change * _clip(sent, offer.encoding.clip_norm), np.float32)
         self._controls.propose(task, offer.context.round, kept)
         return replace(update, delta=sent)
@@ -112,6 +113,10 @@ class Learning:
             if refused.status != 404:
                 raise
             return []  # a server that has lost the round has not counted it
+
+
+def _seed(offer: wire.Offer) -> bytes:
+    return Plan.of(offer.plan).seed(offer.context)
 
 
 def _clip(sent: Floats, norm: float) -> float:

@@ -148,6 +148,9 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
     @router.get("/models/{digest}")
     async def model(request: Request, digest: str) -> Response:
         await _called(service, request)
+        if base := request.query_params.get("base"):
+            pair = digest_in(base), digest_in(digest)
+            return binary(await asyncio.to_thread(service.differences.of, *pair))
         return await asyncio.to_thread(_blob, service, request, digest_in(digest))
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from fl_server.access.clients import Caller, Clients
 from fl_server.errors import FlError, NotFound, ProtocolError, RoundFailed
-from fl_server.plan.plan import Doubles
+from fl_server.plan.coordinates import Doubles
 from fl_server.privacy import Ledger
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
@@ -276,10 +276,10 @@ class Turn:
 
     def _combined(self, live: LiveRound, total: Sum, mean: Mean, length: int) -> Doubles:
         """What is made of the sums, in the coordinates of the weights.     raises RoundFailed"""
-        settings = self.task.settings
+        settings, seed = self.task.settings, live.plan.seed(live.context)
         if settings.rule == "mean":
-            return live.plan.unpack(mean.delta, length)
-        each = [live.plan.unpack(part.delta, length) for part in total.means]
+            return live.plan.unpack(mean.delta, length, seed)
+        each = [live.plan.unpack(part.delta, length, seed) for part in total.means]
         return combine(settings.rule, settings.hostile, each)
 
     def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
