@@ -284,6 +284,7 @@ class Device:
         unmasked = bool(Plan.of(offer.plan).unmasked)
         policy = replace(self._policy, unmasked=unmasked)
         arguments = offer.context, offer.encoding, policy, self._journal, self._random
+        self._learning.joins(offer)
         joined = join(self._member, *arguments)
         self._tell(
             f"joining round {report.round} of {report.task}, which waits for "

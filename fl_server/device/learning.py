@@ -32,6 +32,7 @@ class Learning:
         self._downloads = Downloads(http, folder / "models", folder / "weights")
         self._controls = Controls(folder / "controls")
         self._local = LocalWeights(folder / "local")
+        self._proposed: Floats | None = None  # the control variate if the update counts
 
     def check(self, offered: bytes) -> None:
         """Nothing, if the trainer can do what a plan asks.
@@ -62,13 +63,14 @@ class Learning:
         self, offer: wire.Offer, client: int, model: bytes, start: Floats, controls: Floats
     ) -> Update:
         """What is sent     raises TrainingFailed, EncodingMismatch, Malformed"""
+        self._proposed = None
         plan, length, seed = Plan.of(offer.plan), offer.encoding.length, _seed(offer)
         if length == 0 and isinstance(self._trainer, Measures):
             measures = self._trainer
             return _trained(lambda: measures.measure(start, model))
         if plan.sent(start.size) != length:
             raise EncodingMismatch(
-                f"{length} coordinates offered, the plan has {plan.sent(start.size)}"
+                f"{length} coordinates offered, the weights make {plan.sent(start.size)}"
             )
         if not isinstance(self._trainer, Follows) or not plan.is_taught:
             update = _trained(lambda: self._trainer.train(start, model))
@@ -102,8 +104,13 @@ class Learning:
         change = -controls - update.delta / np.float32(trained.travel)
         sent = plan.pack(update.delta, change, seed)
         kept = np.asarray(own + change * _clip(sent, offer.encoding.clip_norm), np.float32)
-        self._controls.propose(task, offer.context.round, kept)
+        self._proposed = kept
         return replace(update, delta=sent)
+
+    def joins(self, offer: wire.Offer) -> None:
+        """Note into which round what was learnt last goes, before it can be sent."""
+        if self._proposed is not None:
+            self._controls.propose(offer.context.task, offer.context.round, self._proposed)
 
     def _transcript(self, task: str, number: int) -> list[str]:
         try:

@@ -30,7 +30,7 @@ class Plan(Message):
     update, times this (SCAFFOLD) · controls: the digest of the server's control variate, empty
     where that is zero · unmasked: 1 where the server sees each update · local: patterns of the
     names of weights that stay on the device (FedPer), a line each · kept: the share of coordinates
-    that are sent, others of them in each round · rotated: 1 where they are those of a randomly
+    that are sent, others of them for all weights · rotated: 1 where they are those of a randomly
     rotated vector
     """
 
@@ -77,8 +77,9 @@ class Plan(Message):
         return hashed(labels.PLAN, plain, self.to_bytes()) if self.offered else plain
 
     def seed(self, context: Context) -> bytes:
-        """What the coordinates of a round follow from: public, and the same for all devices."""
-        return hashed(labels.COORDINATES, context.model, context.round.to_bytes(8, "little"))
+        """What the coordinates follow from: public, and the same for all who train from the same
+        weights, whichever round their update goes into."""
+        return hashed(labels.COORDINATES, context.model)
 
     def sent(self, length: int) -> int:
         """Coordinates that a device sends of `length` weights."""

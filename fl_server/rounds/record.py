@@ -196,11 +196,11 @@ def last_summary(db: Connection, task: str) -> dict[str, Any]:
     return found
 
 
-def clip_norm(db: Connection, task: str, number: int) -> float | None:
-    """What the clip norm of a round is by the rounds before it; None if they do not say."""
-    before = (table.c.task == task) & (table.c.stage == FINISHED) & (table.c.number < number)
-    query = select(table.c.summary).where(before).order_by(table.c.number.desc()).limit(1)
-    found: float | None = json.loads(db.scalar(query) or "{}").get("next_clip_norm")
+def next_clip_norm(db: Connection, task: str, number: int) -> float | None:
+    """The clip norm of updates of the weights that a round made; None if it does not say."""
+    this = (table.c.task == task) & (table.c.number == number)
+    text = db.scalar(select(table.c.summary).where(this))
+    found: float | None = json.loads(text or "{}").get("next_clip_norm")
     return found
 
 

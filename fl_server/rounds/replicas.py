@@ -54,6 +54,8 @@ class Replicas:
     def blank(self, task: Task, row: Row[Any], db: Connection) -> LiveRound:
         """The round of a row without its messages."""
         length = self._store.blob_size(row.weights) // 4
+        begun = self._weights.version_of(task.name, row.weights, db)
+        clip = record.next_clip_norm(db, task.name, begun.round)
         context = Context(
             tenant=task.settings.tenant or self._settings.tenant,
             population=task.settings.population,
@@ -64,8 +66,8 @@ class Replicas:
         return LiveRound(
             task.settings,
             context,
-            task.settings.encoding(length, record.clip_norm(db, task.name, row.number)),
-            task.settings.plan(self._weights.moments_beside(task.name, row.weights, db)),
+            task.settings.encoding(length, clip),
+            task.settings.plan(begun.moments),
             task.model,
             row.weights,
             row.server_nonce,
