@@ -238,13 +238,15 @@ class TaskSettings(BaseModel):
 
     def plan(self, moments: bytes = b"") -> Plan:
         """What devices are asked for; moments: the digest of what the strategy keeps."""
+        if self.kind == "evaluate":
+            return Plan(local="\n".join(self.local), unmasked=int(self.aggregation == "unmasked"))
         plan = Plan(
             unmasked=int(self.aggregation == "unmasked"),
             local="\n".join(self.local),
             kept=self.kept,
             rotated=int(self.rotate),
         )
-        if self.kind == "evaluate" or self.strategy != "scaffold":
+        if self.strategy != "scaffold":
             return plan
         return replace(plan, control_scale=self.control_scale, controls=moments)
 
@@ -299,8 +301,6 @@ class TaskSettings(BaseModel):
         self._check_rule()
         if sum(len(pattern.encode()) + 1 for pattern in self.local) > MOST_LOCAL_BYTES:
             raise SettingsError(f"local has more than {MOST_LOCAL_BYTES} bytes")
-        if self.local and self.kind == "evaluate":
-            raise SettingsError("an evaluation measures whole models, want no local weights")
 
     def _check_rule(self) -> None:
         """raises SettingsError"""

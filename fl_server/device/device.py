@@ -281,7 +281,7 @@ class Device:
 
     def _aggregate(self, offer: wire.Offer, update: Update, report: Report) -> None:
         assert self._member is not None, "only enrolled devices are offered rounds"
-        unmasked = bool(Plan.of(offer.plan).unmasked)
+        unmasked = self._policy.unmasked and bool(Plan.of(offer.plan).unmasked)
         policy = replace(self._policy, unmasked=unmasked)
         arguments = offer.context, offer.encoding, policy, self._journal, self._random
         self._learning.joins(offer)

@@ -65,6 +65,10 @@ class Learning:
         """What is sent     raises TrainingFailed, EncodingMismatch, Malformed"""
         self._proposed = None
         plan, length, seed = Plan.of(offer.plan), offer.encoding.length, _seed(offer)
+        if length == 0 and plan.local and isinstance(self._trainer, Follows):
+            follows, own = self._trainer, self._local.of_model(offer.model)
+            work = Work(None, plan.locals, own)
+            return _trained(lambda: follows.measure_own(start, model, work))
         if length == 0 and isinstance(self._trainer, Measures):
             measures = self._trainer
             return _trained(lambda: measures.measure(start, model))
@@ -92,11 +96,10 @@ class Learning:
             self._controls.settle(task, client, lambda number: self._transcript(task, number))
             own = self._controls.own(task, start.size)
             correction = controls - own
-        local = plan.local.splitlines()
-        work = Work(correction, local, self._local.load(task))
+        work = Work(correction, plan.locals, self._local.load(task))
         trained = _trained(lambda: trainer.follow(start, model, work))
-        if local:
-            self._local.keep(task, trained.own)
+        if plan.local:
+            self._local.keep(task, offer.model, trained.own)
         if not plan.control_scale:
             return replace(trained.update, delta=plan.pack(trained.update.delta, None, seed))
         update = trained.update

@@ -24,8 +24,7 @@ class LinearTrainer:
 
     def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
         """Steps whose gradients are corrected.     raises SettingsError: no weight has a name"""
-        if work.local:
-            raise SettingsError(f"local {', '.join(work.local)}: a linear model names no weights")
+        _check_unnamed(work)
         correction = 0.0 if work.correction is None else work.correction
         w = weights.astype(np.float64)
         loss = self.loss(w)
@@ -40,9 +39,20 @@ class LinearTrainer:
         """How well the global weights do; no coordinate of an update."""
         return Update(np.zeros(0, np.float32), loss=self.loss(weights), examples=len(self._y))
 
+    def measure_own(self, weights: Floats, model: bytes, work: Work) -> Update:
+        """As `measure`.     raises SettingsError: no weight has a name"""
+        _check_unnamed(work)
+        return self.measure(weights, model)
+
     def loss(self, w: np.ndarray[tuple[int], np.dtype[np.float64]] | Floats) -> float:
         """The mean squared error, halved."""
         return float(np.mean((self._x @ w - self._y) ** 2) / 2)
+
+
+def _check_unnamed(work: Work) -> None:
+    """raises SettingsError"""
+    if work.local:
+        raise SettingsError(f"local {', '.join(work.local)}: a linear model names no weights")
 
 
 def synthetic_device(

@@ -78,6 +78,10 @@ class Follows(Protocol):
         """
         ...
 
+    def measure_own(self, weights: Floats, model: bytes, work: Work) -> Update:
+        """As `Measures.measure`, with the device's own weights where some are local."""
+        ...
+
 
 class LiteTrainer:
     """Runs the `train` entry of a .ms model over the device's own examples.
@@ -160,7 +164,11 @@ class LiteTrainer:
 
     def measure(self, weights: Floats, model: bytes) -> Update:
         """Loss and correct answers of the global weights; no coordinate of an update."""
-        loss, correct = self._measure(self._open(model, weights))
+        return self.measure_own(weights, model, Work())
+
+    def measure_own(self, weights: Floats, model: bytes, work: Work) -> Update:
+        """As `measure`, with the device's own weights where some are local."""
+        loss, correct = self._measure(self._open(model, weights, work))
         return Update(
             delta=np.zeros(0, np.float32),
             weight=self._size if self._weight == "examples" else 1,

@@ -57,6 +57,11 @@ class Plan(Message):
         return self.control_scale > 0 or bool(self.local)
 
     @property
+    def locals(self) -> list[str]:
+        """The patterns of weights that stay on the device."""
+        return self.local.splitlines()
+
+    @property
     def offered(self) -> bytes:
         """What an offer says: nothing where there is nothing to say."""
         return b"" if self == Plan() else self.to_bytes()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
-from fl_fleet import task_settings
+from fl_fleet import serving, task_settings
 
 import lite_runtime as lite
 from cloud import nn
 from cloud.nn.loss import softmax_cross_entropy
 from cloud.train.graphs import training_model
 from cloud.train.optim import SGD
-from fl_server.device import LiteTrainer, initial_weights
+from fl_server.device import Device, LiteTrainer, Policy, initial_weights
 from fl_server.device.linear import synthetic_device
 from fl_server.device.local import LocalWeights
 from fl_server.device.trainer import Work
@@ -75,6 +77,36 @@ def test_local_heads_serve_people_whom_one_model_cannot(model, tmp_path):
     assert mode & 0o077 == 0
     first = found.status["rounds"][0]
     assert first["bytes_up"] < 4 * 4 * initial_weights(model).size * 4
+
+
+def test_an_evaluation_is_of_each_devices_own_model(model, tmp_path):
+    trainers = [LiteTrainer(examples(i), epochs=3, seed=i) for i in range(3)]
+    start = initial_weights(model, LOCAL)
+    with serving(tmp_path) as server, server.operator() as operator:
+
+        def part(i: int) -> None:
+            arguments = server.url, tmp_path / f"device-{i}", trainers[i], server.authority
+            with Device(*arguments, server.enrol_token, policy=Policy(3)) as device:
+                list(device.run(until_idle=True))
+
+        def all_take_part() -> None:
+            with ThreadPoolExecutor(3) as pool:
+                list(pool.map(part, range(3)))
+
+        operator.create_task("train", model, start, **task_settings(3, local=LOCAL))
+        all_take_part()
+        operator.evaluate("look", "train", **task_settings(3))
+        all_take_part()
+        (entry,) = operator.status("look")["rounds"]
+        weights = operator.weights("train")
+    own = [LocalWeights(tmp_path / f"device-{i}" / "local").load("train") for i in range(3)]
+    each = [
+        t.measure_own(weights, model, Work(None, LOCAL, o))
+        for t, o in zip(trainers, own, strict=True)
+    ]
+    assert entry["correct"] == sum(update.correct for update in each) > 100
+    common = [t.measure_own(weights, model, Work(None, LOCAL, own[0])) for t in trainers]
+    assert entry["correct"] > sum(update.correct for update in common)
 
 
 def test_what_leaves_the_device_has_the_shared_weights_alone(model):
