@@ -181,8 +181,7 @@ async def _check_ins(
 
 
 async def _enrol(pool: asyncio.LifoQueue[Connection], identity: Identity, token: bytes) -> int:
-    unsigned = wire.Enrol(identity.public, "default", token, bytes(64)).signed
-    message = unsigned + identity.sign(labels.ENROL, unsigned)
+    message = wire.Enrol.of(identity, "default", token).to_bytes()
     connection = await pool.get()
     answer = await connection.post("/enrol", message, "")
     pool.put_nowait(connection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from cloud import eager, modes, parse
 from cloud.autodiff import zeros_like
 from cloud.differentiate import grad, vjp
 from cloud.parse.capture import Closing
+from cloud.parse.structure import NUMERIC
 from cloud.trees import is_float, leaves, packed, rebuilt
 from ir.errors import IrError, ShapeError
 from ir.graph import Constant, Graph, Value, Weight, next_serial, shape_text
@@ -37,11 +38,14 @@ class custom_gradient:
             return y, backward
 
     `backward` takes one cotangent for each result and gives one gradient for each argument, or for
-    each that holds floats (a tuple where there are several; None for one without). Where the
+    each that holds floats (a tuple where there are several; None for one without). A known number
+    counts as what it is: what is given for it is read by nobody, but it has to be there. Where the
     function reads weights that are to have gradients, backward gives (gradients, {weight: its
     gradient}); other weights get none. `backward` may read whatever the function computed. It is
     differentiated in turn for higher orders. Arguments may be given by name; those that can only be
     given so are settings, not data. `f.check(*args)` compares with the automatic gradient of y.
+
+    Raises ShapeError where backward gives another number of gradients, or one of another shape.
     """
 
     def __init__(self, f: Callable[..., tuple[Any, Backward]]) -> None:
@@ -59,11 +63,13 @@ class custom_gradient:
             args, kwargs = self._by_place(args, kwargs)
         y, backward = self._parts(args, kwargs)
         results = [v for v in leaves(y) if isinstance(v, Value)]
+        if not results:
+            return y
         targets = [v for v in leaves(args) if isinstance(v, Value) and is_float(v)]
 
         def pulled(*cotangents: Any) -> tuple[list[Value], list[Weight]]:
-            found, weights = _gradients(_call(backward, *cotangents))
-            return self._matched(found, args, targets, weights), list(weights)
+            found, weights = _gradients(_call(backward, *_for_each_result(y, cotangents)))
+            return self._matched(found, args, weights), list(weights)
 
         return packed(y, iter(_with_gradient(results, targets, pulled)))
 
@@ -126,27 +132,28 @@ class custom_gradient:
             raise ShapeError(f"{self.f.__name__}: want it to give (result, backward function)")
         return out
 
-    def _matched(
-        self, found: Any, args: Sequence[Any], targets: list[Value], weights: dict[Weight, Any]
-    ) -> list[Value]:
-        """A gradient for each float of the arguments, then those of weights. Raises ShapeError"""
+    def _matched(self, found: Any, args: Sequence[Any], weights: dict[Weight, Any]) -> list[Value]:
+        """A gradient for each value of floats among the arguments, then those of weights. How many
+        there have to be is told by what the arguments hold, known or not. Raises ShapeError."""
         each = found if isinstance(found, tuple) and len(args) > 1 else (found,)
         if len(each) != len(args):  # then of those that hold floats
-            args = [x for x in args if any(isinstance(v, Value) and is_float(v) for v in leaves(x))]
+            args = [x for x in args if any(map(is_float, leaves(x)))]
         if len(each) != len(args):
             raise ShapeError(
-                f"{self.f.__name__}: backward gives {len(each)} gradients, want {len(args)}"
+                f"{self.f.__name__}: backward gives {len(each)} gradients, want {len(args)}, "
+                "one for each argument that holds floats (settings are given by name only)"
             )
         matched: list[Value] = []
         for x, g in zip(args, each, strict=True):
-            floats = [v for v in leaves(x) if isinstance(v, Value) and is_float(v)]
-            given = [None] * len(floats) if g is None else list(leaves(g))
+            floats = [v for v in leaves(x) if is_float(v)]
+            given = [None] * len(floats) if g is None or not floats else list(leaves(g))
             if len(given) != len(floats):
                 raise ShapeError(
                     f"{self.f.__name__}: backward gives {len(given)} gradients for an argument, "
                     f"want {len(floats)}"
                 )
-            matched += [self._fitting(d, v) for d, v in zip(given, floats, strict=True)]
+            pairs = zip(given, floats, strict=True)
+            matched += [self._fitting(d, v) for d, v in pairs if isinstance(v, Value)]
         return matched + [self._fitting(g, w) for w, g in weights.items()]
 
     def _fitting(self, g: Any, x: Value) -> Value:
@@ -221,6 +228,18 @@ def _at_once(
 def _shown(g: Value) -> Value:
     """The cotangent as a tensor, so that whoever looks sees its numbers."""
     return eager.Tensor(g.data) if type(g) is Constant else g
+
+
+def _for_each_result(y: Any, cotangents: Sequence[Value]) -> Iterator[Any]:
+    """The cotangents, with zeros for results that are known numbers."""
+    given = iter(cotangents)
+    for v in leaves(y):
+        if isinstance(v, Value):
+            yield next(given)
+        elif isinstance(v, NUMERIC):
+            dtype = v.dtype if isinstance(v, (np.ndarray, np.generic)) else np.dtype(bool)
+            wanted = dtype if dtype.kind == "f" else cotangents[0].dtype.numpy
+            yield _constant(np.zeros(np.shape(v), wanted), cotangents[0])
 
 
 def _constant(x: Any, like: Value) -> Any:

@@ -138,7 +138,14 @@ def grad_source(f: Callable[..., Any], *examples: Any, wrt: Wrt = 0) -> str:
     gives the same numbers: of a loop with a loop, of a recursion with a recursion.
 
     `examples`: arrays, structures of them, or shapes of float32 arrays, one for each argument;
-    without them every argument is a scalar.
+    without them every argument is a scalar. Integers, text and objects among them are known: they
+    are part of the text. `wrt`: see `grad`.
+
+    The last function is `grad_<name of f>`. It takes an array for each array or float among the
+    examples, in their order and of their shapes and types, by the names of f's arguments (the
+    leaves of a structure are x0, x1, …), then each weight that f reads by its name. It gives the
+    gradient's arrays in the order of `wrt`: one array, or a tuple of several. Raises ShapeError if
+    f is not scalar-valued.
     """
     from cloud.emit import python_source  # few programs print theirs
 

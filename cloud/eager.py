@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from cloud.compile.operator import compute, kernel_for
-from cloud.tensor import NeedsTrace, Tensor
+from cloud.parse.errors import NeedsTrace, Place, too_deep
+from cloud.parse.faults import add_hint
+from cloud.parse.functions import is_users
+from cloud.tensor import DEFAULT_FLOAT, Tensor
 from ir.dtype import DType
-from ir.errors import GraphError
+from ir.errors import GraphError, IrError
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, order
 from ir.op import AT_ONCE, OPS, Op
 
@@ -34,18 +38,39 @@ def watching() -> bool:
 
 
 @contextmanager
-def at_once(*, watch: bool = False) -> Iterator[None]:
+def at_once(data: Iterable[Value] = (), *, watch: bool = False) -> Iterator[None]:
     """Inside, operators run at once also where only weights and constants meet.
 
-    `watch`: results remember how they were made, so that they can be differentiated. What watches
-    outside goes on watching inside.
+    `data`: what the program computes with; the widest float type among it is that of integers and
+    truth values beside a Python float. `watch`: results remember how they were made, so that they
+    can be differentiated. What is set outside stays so inside. Raises UnsupportedSyntax for a
+    recursion too deep for Python.
     """
-    tokens = AT_ONCE.set(run_operator), _WATCHING.set(watch or _WATCHING.get())
+    floats = [v.dtype for v in data if v.dtype.is_float]
+    widest = max(floats, key=lambda d: d.size_bytes, default=None)
+    tokens = (
+        AT_ONCE.set(run_operator),
+        _WATCHING.set(watch or _WATCHING.get()),
+        DEFAULT_FLOAT.set(DEFAULT_FLOAT.get() or widest),
+    )
     try:
         yield
+    except RecursionError as e:
+        raise too_deep(_innermost(e)) from None
+    except IrError as e:
+        add_hint(e)
+        raise
     finally:
+        DEFAULT_FLOAT.reset(tokens[2])
         _WATCHING.reset(tokens[1])
         AT_ONCE.reset(tokens[0])
+
+
+def _innermost(e: Exception) -> Place:
+    """The user's line that an error comes from."""
+    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(e.__traceback__)]
+    users = [at for at in frames if is_users(at[0])]
+    return Place.in_file(*(users or frames)[-1])
 
 
 def leaf(x: Any) -> Tensor:

@@ -32,7 +32,9 @@ def jit(f: Callable[..., Any]) -> Jitted:
     None and objects such as modules are part of it by what they are. A Python float is data: it
     takes the float type of the arrays beside it. Weights that f reads are read at each call, and
     those that layers in training update (running means, random keys) are updated. Python around
-    the tensors runs only while f is traced. In eager mode f runs as it stands.
+    the tensors runs only while f is traced: arrays and numbers that f finds in closures, globals
+    and attributes stay as they were then, whatever becomes of them. What is to change is an
+    argument, or a weight. In eager mode f runs as it stands, and reads them at each call.
     """
     return Jitted(f)
 
@@ -217,7 +219,7 @@ def _at_once(f: Callable[..., Any], form: Hashable, leaves: Sequence[Any]) -> An
     pairs = zip(leaves, arrays, strict=True)
     tensors = [x if isinstance(x, Tensor) else Tensor(a) for x, a in pairs]
     args, kwargs = unflatten(form, iter(tensors))
-    with at_once(), tracing(training=is_training()) as t:
+    with at_once(tensors), tracing(training=is_training()) as t:
         out = f(*args, **kwargs)
     for w, v in t.updates.items():
         w.data = array_of(v)

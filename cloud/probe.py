@@ -9,6 +9,7 @@ from cloud.execute import run
 from cloud.jit import trace
 from ir.errors import GraphError
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, substitute
+from ir.walk import walk
 
 
 def run_until(target: Any, node: Node | Value | str | int, *args: Any) -> Array | tuple[Array, ...]:
@@ -18,7 +19,8 @@ def run_until(target: Any, node: Node | Value | str | int, *args: Any) -> Array 
     `target`: a graph, or a function that is traced. `node`: a node or a value of the graph, the
     name of a value, the number of a node in order, an operator's name (its first node; "relu.2" is
     its third), or the place in the source, "file.py:12" or a module's path (the last node from
-    there). Only what it needs is run. Raises GraphError where there is no such node.
+    there). Only what it needs is run. Raises GraphError where there is no such node, and for one
+    that a loop, a branch or a function of the graph runs inside.
     """
     graph, arrays = _graph_of(target, args)
     found = _find(graph, node)
@@ -51,8 +53,27 @@ def _graph_of(target: Any, args: Sequence[Any]) -> tuple[Graph, Sequence[Any]]:
     return traced.graph, traced.arrays(args)
 
 
+def _refuse_inner(graph: Graph, node: Node | str) -> None:
+    """Raises GraphError where it is a node of a loop, a branch or a function inside of the graph:
+    it may run many times, or never."""
+    for outer in graph.nodes:
+        for g in walk(outer.subgraphs()):
+            for n in g.nodes:
+                line = n.source.removesuffix(")").rpartition(" (")[2]
+                if node in (n, n.op.name, n.source, line, *(v.name for v in n.results)):
+                    name = node if isinstance(node, str) else n.op.name
+                    raise GraphError(
+                        f"node {name!r} is inside of a {outer.op.name} of the graph, which may run "
+                        "it many times or never; want a node outside of it, or eager mode, where "
+                        "print and breakpoints see each turn"
+                    )
+
+
 def _find(graph: Graph, node: Node | Value | str | int) -> Node | Value:
     if isinstance(node, (Node, Value)):
+        n = node if isinstance(node, Node) else node.node
+        if n is not None and n not in graph.nodes:
+            _refuse_inner(graph, n)
         return node
     if isinstance(node, int):
         if not -len(graph.nodes) <= node < len(graph.nodes):
@@ -71,6 +92,7 @@ def _find(graph: Graph, node: Node | Value | str | int) -> Node | Value:
     named |= dict(zip(graph.output_names, graph.outputs, strict=True))
     named |= {v.name: v for v in values if v.name}
     if node not in named:
+        _refuse_inner(graph, node)
         kinds = ", ".join(sorted({n.op.name for n in graph.nodes}))
         raise GraphError(f"no node {node!r} in a graph of {kinds or 'no nodes'}")
     return named[node]

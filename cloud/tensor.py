@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
+from cloud.parse.errors import NeedsTrace, NoSuchItem
 from cloud.parse.machine import Machine
 from cloud.parse.table import TABLE
 from cloud.parse.values import METHODS, OWN_METHODS, SIZES
@@ -19,10 +21,6 @@ from ir.ops.shaping import resolved_shape
 NUMBERS = (int, float, np.ndarray, np.generic, Value)
 # what numpy's arrays offer on themselves and tensors have from the front end
 LIKE_ARRAYS = METHODS | OWN_METHODS | SIZES
-
-
-class NeedsTrace(TypeError):
-    """What tensors cannot answer without losing the gradient. The function is traced instead."""
 
 
 class ArrayLike(Value):
@@ -42,7 +40,7 @@ class ArrayLike(Value):
         m = machine(self)
         if f not in TABLE:
             raise NeedsTrace(f"{f.__name__} of a tensor: want one of cloud.ops")
-        return TABLE[f](m, *args, **kwargs)
+        return m.call(f, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name not in LIKE_ARRAYS:
@@ -50,7 +48,10 @@ class ArrayLike(Value):
         return machine(self).attribute_of_value(self, name)
 
     def __getitem__(self, key: Any) -> Value:
-        y: Value = machine(self).index(self, key)
+        try:
+            y: Value = machine(self).index(self, key)
+        except IndexError as e:
+            raise NoSuchItem(str(e)) from None
         return y
 
     def __abs__(self) -> Any:
@@ -141,10 +142,15 @@ class Tensor(ArrayLike, Constant):
     __hash__ = object.__hash__  # by identity: graphs keep values in dicts
 
 
+# The float type of what is differentiated or run at once: what integers and truth values become
+# beside a Python float.
+DEFAULT_FLOAT: ContextVar[DType | None] = ContextVar("default_float", default=None)
+
+
 def machine(x: Value) -> Any:
     """The front end's meaning of operators, methods and indices, applied at once."""
     m = _AtOnce()
-    m.default_float = x.dtype if x.dtype.is_float else DType.f32
+    m.default_float = DEFAULT_FLOAT.get() or (x.dtype if x.dtype.is_float else DType.f32)
     return m
 
 

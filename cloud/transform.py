@@ -109,10 +109,11 @@ def _at_once(
     outermost = not eager.watching()
     with eager.at_once(watch=True):
         traced = _placed(f, args, kwargs, numbers, lambda x, _: eager.leaf(x))
+    with eager.at_once(traced.values, watch=True):
         try:
             traced.result = _as_values(f(*traced.args, **traced.kwargs), traced.plain)
         except (eager.NeedsTrace, ValueError) as error:  # numpy hides one behind the other
-            if outermost and eager.NeedsTrace in (type(error), type(error.__cause__)):
+            if outermost and any(isinstance(e, eager.NeedsTrace) for e in (error, error.__cause__)):
                 return None
             raise
         outputs = [v for v in leaves(traced.result) if isinstance(v, Value)]
@@ -187,7 +188,8 @@ def _as_values(tree: Any, plain: np.dtype[Any]) -> Any:
         if isinstance(x, Value) or x is None:
             return x
         if isinstance(x, (int, float, np.ndarray, np.generic)):
-            own = {int: np.dtype(np.int32), float: plain}.get(type(x))
+            whole = np.dtype(np.int32 if type(x) is int and abs(x) < 2**31 else np.int64)
+            own = {int: whole, float: plain}.get(type(x))
             return Constant(np.asarray(x, own))
         return x
 

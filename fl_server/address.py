@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from functools import cache
 
 import httpx
 
@@ -27,6 +28,8 @@ def tls_context(ca: str | None, certificate: Sequence[str] = ()) -> ssl.SSLConte
     ca: PEM file of who vouches for the server, else the system's · certificate: PEM files of our
     own certificate and its key, where the server asks for one
     """
+    if ca is None and not certificate:
+        return _of_the_system()
     try:
         context = ssl.create_default_context(cafile=ca)
         if certificate:
@@ -36,3 +39,9 @@ def tls_context(ca: str | None, certificate: Sequence[str] = ()) -> ssl.SSLConte
         files = ", ".join([*([ca] if ca else []), *certificate])
         raise SettingsError(f"{files}: no certificates in PEM ({reason})") from None
     return context
+
+
+@cache
+def _of_the_system() -> ssl.SSLContext:
+    """One for all: to read the system's certificates takes longer than a connection."""
+    return ssl.create_default_context()

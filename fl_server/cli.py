@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fl_server.commands.operator import EXAMPLES, add_place, add_settings, local_of, show, words
+from fl_server.commands.timed import add_times, run_timed
 from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
 from fl_server.secagg.policy import COHORT_FLOOR
@@ -20,7 +21,8 @@ from fl_server.secagg.run import Stage
 
 _SIMULATE_EXAMPLES = """\
   ms-simulate --devices 24 --rounds 3         a linear model over made-up data
-  ms-simulate --model model.ms --data devices/ --drop share --drop vector --json"""
+  ms-simulate --model model.ms --data devices/ --drop share --drop vector --json
+  ms-simulate --timed --slow 0.1 --rounds 50 --set target_cohort=4 --set max_staleness=20"""
 
 
 def serve(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +60,7 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
         help="devices that send opposites (%(default)s)",
     )
     add_settings(parser)
+    add_times(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
 
     def work() -> int:
@@ -77,6 +80,8 @@ def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespa
         parser.error(f"--hostile {options.hostile}: want 0 to {options.devices}, the devices")
     if options.seed < 0:
         parser.error(f"--seed {options.seed}: want 0 or more")
+    if options.timed and options.drop:
+        parser.error("--timed has no --drop: slow devices come late, and nobody vanishes")
     if options.model and not options.data:
         parser.error("--model needs --data, a folder with a .npz file for each device")
     try:
@@ -172,8 +177,9 @@ def _simulate(options: argparse.Namespace) -> int:
     from fl_server.device.trainer import LiteTrainer, Trainer, load_examples
     from fl_server.device.weights import initial_weights
     from fl_server.simulation import simulate as run
+    from fl_server.timed import Learner
 
-    trainers: list[Trainer]
+    trainers: list[Learner]
     if options.model:
         files = sorted(options.data.glob("*.npz")) if options.data else []
         if not files:
@@ -187,17 +193,19 @@ def _simulate(options: argparse.Namespace) -> int:
     else:
         model, weights = b"linear", np.zeros(16, np.float32)
         trainers = [synthetic_device(i, seed=options.seed) for i in range(options.devices)]
+    if options.timed:
+        return run_timed(options, trainers, model, weights)
     norm = float(dict(options.set).get("clip_norm", 10.0))
-    trainers[len(trainers) - options.hostile :] = [
-        Flipped(trainer, norm) for trainer in trainers[len(trainers) - options.hostile :]
-    ]
+    honest = len(trainers) - options.hostile
+    players: list[Trainer] = [*trainers[:honest]]
+    players += [Flipped(trainer, norm) for trainer in trainers[honest:]]
     stages = [Stage[name.upper()] for name in options.drop]
     floor = min(COHORT_FLOOR, len(trainers) - len(stages))
     if floor < COHORT_FLOOR:
         progress(f"warning: a cohort of {floor} hides nobody; {COHORT_FLOOR} is the floor")
     settings = {"join_s": 4, "share_s": 2, "vector_s": 3, "agree_s": 3, "reveal_s": 3}
     result = run(
-        trainers,
+        players,
         model,
         weights,
         rounds=options.rounds,

@@ -33,6 +33,18 @@ def parser_of(command: str, description: str, examples: str) -> argparse.Argumen
     return parser
 
 
+def add_tls(parser: argparse.ArgumentParser) -> None:
+    """The options of whoever calls a server: how it is known, and how it knows us."""
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; who vouches for the server")
+    parser.add_argument(
+        "--tls-cert",
+        nargs=2,
+        default=[],
+        metavar="FILE",
+        help="PEM; our certificate and its key, where the server asks for one",
+    )
+
+
 def exit_code(command: str, work: Callable[[], int]) -> int:
     """What `work` returns; 1 after one line on standard error; 130 after an interrupt; 141 if
     nobody reads standard output."""

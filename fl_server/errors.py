@@ -172,6 +172,12 @@ class TooSlow(FlError):
     status = 408
 
 
+class HookFailed(FlError):
+    """The command that decides about devices did not run, or not in time; they may come again."""
+
+    status = 503
+
+
 class Gone(FlError):
     """The stage, or the round, is over."""
 
@@ -184,6 +190,12 @@ class RoundFinished(Gone):
 
 class WrongOffset(ProtocolError):
     """A part of an upload does not go where the parts before it end."""
+
+
+class LedgerDamaged(FlError):
+    """The account of what a task has spent is not what was written."""
+
+    status = 500
 
 
 class SettingsError(FlError):

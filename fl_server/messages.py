@@ -6,11 +6,13 @@ import base64
 import binascii
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fl_server.errors import Malformed
+from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate
+from fl_server.secagg.keys import Identity, hashed, verify
 from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
 from fl_server.secagg.wire import U8, U16, U32, U64, Digest, Key, Message, Name, Signature, Sized
@@ -34,19 +36,54 @@ OFFER = 1
 SESSION = 2
 IDLE = 3
 
+# Chains of X.509 certificates, as Android's keystore makes them, are about 4 KiB.
+MOST_ATTESTATION = 16384
+
 
 @dataclass(frozen=True)
 class Enrol(Message):
-    """A new identity, the evidence that it may join, and its signature over both."""
+    """A new identity, the token that lets it in, an attestation of its platform's, which may be
+    empty, and its signature over all (`asked`)."""
 
     public_key: Key
     population: Name
-    evidence: Annotated[bytes, Sized(4096)]
+    token: Annotated[bytes, Sized(1024)]
+    attestation: Annotated[bytes, Sized(MOST_ATTESTATION)]
+    signature: Signature
+
+    @property
+    def asked(self) -> Asked:
+        """What others than the server may see of it."""
+        digest = hashed(labels.TOKEN, self.public_key, self.token)
+        return Asked(self.public_key, self.population, digest, self.attestation, self.signature)
+
+    @classmethod
+    def of(
+        cls, identity: Identity, population: str, token: bytes, attestation: bytes = b""
+    ) -> Enrol:
+        """The message of an identity, signed.     raises Malformed"""
+        blank = cls(identity.public, population, token, attestation, bytes(64))
+        return replace(blank, signature=identity.sign(labels.ENROL, blank.asked.signed))
+
+
+@dataclass(frozen=True)
+class Asked(Message):
+    """An enrolment without its token, which only the server that gave it out needs to know; this is
+    what the device has signed, and what an authority apart from the server checks."""
+
+    public_key: Key
+    population: Name
+    token_digest: Digest
+    attestation: Annotated[bytes, Sized(MOST_ATTESTATION)]
     signature: Signature
 
     @property
     def signed(self) -> bytes:
         return self.to_bytes()[:-64]
+
+    def verify(self) -> None:
+        """raises BadSignature"""
+        verify(self.public_key, labels.ENROL, self.signed, self.signature, "enrolment")
 
 
 @dataclass(frozen=True)

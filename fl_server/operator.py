@@ -128,9 +128,11 @@ class Operator:
                 return found
             found += more.text.splitlines()
 
-    def ca_requests(self) -> dict[str, Any]:
-        """Who waits for a certificate, and who was revoked on the server."""
-        return self._json({"requests", "revoked"}, "GET", "/admin/ca/requests")
+    def ca_requests(self, after: int = -1) -> dict[str, Any]:
+        """The first who wait for a certificate of those numbered above `after`, who was revoked on
+        the server, and what it knows of the authority."""
+        wanted = {"requests", "revoked", "public", "revocation_list"}
+        return self._json(wanted, "GET", "/admin/ca/requests", params={"after": after})
 
     def ca_publish(self, handovers: Sequence[Handover], revocations: RevocationList) -> None:
         """Hand in an authority's chain of keys and its list of who is revoked."""
@@ -179,7 +181,7 @@ class Operator:
     def _call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
             response = self._http.request(method, path, **arguments)
-        except httpx.TransportError as error:
+        except httpx.HTTPError as error:
             raise ServerUnreachable(f"{self._http.base_url}: {error}") from None
         if response.is_error:
             raise ServerRefused(response.status_code, response.text.strip())

@@ -9,10 +9,8 @@ public. Nothing is gained from sampling: a device may be in every round.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +20,6 @@ from fl_server.secagg.encode import Mean
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.mask import KEY_SIZE, expand
 from fl_server.secagg.params import Encoding, Params
-from fl_server.storage.files import sync_folder
 
 LEAST_NOISE = 1e-3  # whose epsilon, half a million, promises nothing
 DEVIATIONS = 6  # of the noise that the range of a coordinate must hold: what is beyond wraps around
@@ -129,28 +126,3 @@ def gaussian(key: bytes, count: int) -> npt.NDArray[np.float64]:
     uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     radius, angle = np.sqrt(-2 * np.log(uniform[:half])), 2 * np.pi * uniform[half:]
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
-
-
-class Ledger:
-    """The releases of a task, a line each with its noise multiplier, in a file beside the database:
-    one that is put back to an earlier state does not get back what was spent."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def noises(self) -> list[float]:
-        if not self._path.exists():
-            return []
-        return [float(line.split()[0]) for line in self._path.read_text().splitlines()]
-
-    def add(self, noise_multiplier: float, what: str) -> None:
-        """Have a line on the disk when this returns."""
-        new = not self._path.exists()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._path, "ab") as file:
-            file.write(f"{noise_multiplier!r} {what}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
-        if new:
-            sync_folder(self._path.parent)
-            sync_folder(self._path.parent.parent)

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import time
 
+from fl_server.access.blobs import Blobs
 from fl_server.access.clients import Clients
 from fl_server.access.limits import Buckets
 from fl_server.access.tokens import Tokens
+from fl_server.authority.attestation import Attestor
 from fl_server.authority.enrolment import Authority, load_authority
 from fl_server.authority.registry import Registry
 from fl_server.rounds.bell import Bell
@@ -31,6 +33,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.attestor = Attestor(settings.attest, settings.attest_s)
         self.store = Store(settings.folder, settings.database_url, settings.files_url)
         self.admin_token = self._token("admin.token", settings.admin_token)
         self.enrol_token = self._token("enrol.token", settings.enrol_token)
@@ -47,6 +50,7 @@ class Service:
         self.rounds = Rounds(self.store, self.clients, settings)
         self.uploads = Uploads(self.rounds, self.store)
         self.differences = Differences(self.store)
+        self.blobs = Blobs(self.store, self.rounds.tasks, settings.tenant)
         self.bell = Bell()
         self.rounds.on_change(self.bell.ring)
 
@@ -60,9 +64,10 @@ class Service:
         clock = Watch(self.settings.clock(), time.monotonic())
         while True:
             try:
-                if clock.has_jumped(self.settings.clock(), time.monotonic()):
+                now = self.settings.clock()  # once: it may be set between two questions
+                if clock.has_jumped(now, time.monotonic()):
                     await asyncio.to_thread(self.rounds.resume)
-                next_deadline = await asyncio.to_thread(self.rounds.tick)
+                next_deadline = await asyncio.to_thread(self.rounds.tick, now)
             except Exception as error:
                 # Without the clock no round would ever end again.
                 _log.error("the clock goes on after an error: %s", " ".join(str(error).split()))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
@@ -23,7 +24,7 @@ from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.messages import MOST_CLIENTS
 from fl_server.secagg.params import Encoding
-from fl_server.secagg.policy import Policy
+from fl_server.secagg.policy import COHORT_FLOOR, Policy
 from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
@@ -45,8 +46,9 @@ class Settings:
     level of what ms-serve writes ·
     authority_key: file of the enrolment key; by default `ca.key` in the folder · authority_public:
     the authority's key where that lies apart, and the server has none · attest: a command that
-    decides whether a device may enrol · poll_s: how long a
-    request is held open for something to happen · retry_s: when a device without work comes again ·
+    decides whether a device may enrol, of a server that has the authority's key · attest_s: how
+    long it may take · poll_s: how long a request is held open for something to happen · retry_s:
+    when a device without work comes again ·
     max_connections: those above are answered 503 · rate_per_s, client_rate_per_s: requests that
     are taken from one address and from one client, 0 for any number ·
     checkins_per_s: devices without work are told to come again so late that this many come, 0 for
@@ -62,6 +64,7 @@ class Settings:
     authority_key: Path | None = None
     authority_public: bytes = b""
     attest: Sequence[str] = ()
+    attest_s: float = 30.0
     database_url: str = ""
     files_url: str = ""
     workers: int = 1
@@ -84,13 +87,25 @@ class Settings:
         for name in ("rate_per_s", "client_rate_per_s", "checkins_per_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want 0 or more")
-        for name in ("poll_s", "retry_s", "header_s", "body_s", "read_s"):
+        if self.attest and self.authority_public:
+            raise SettingsError(
+                "--attest with --ca-pub: the authority decides about devices; give it to ca sign"
+            )
+        for name in ("attest_s", "poll_s", "retry_s", "header_s", "body_s", "read_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
         if self.workers < 1:
             raise SettingsError(f"workers is {self.workers}, want 1 or more")
-        if not self.tenant.isprintable() or not 1 <= len(self.tenant.encode()) <= 64:
-            raise SettingsError(f"tenant {self.tenant!r}: want 1 to 64 bytes of text")
+        check_name("tenant", self.tenant)
+
+
+def check_name(what: str, name: str) -> None:
+    """Nothing, if databases and certificates can hold the name of a tenant or a population.
+
+    raises SettingsError
+    """
+    if not name.isprintable() or not 1 <= len(name.encode()) <= 64:
+        raise SettingsError(f"{what} {name[:80]!r}: want 1 to 64 bytes of text")
 
 
 class TaskSettings(BaseModel):
@@ -158,10 +173,13 @@ class TaskSettings(BaseModel):
     min_app_version: int = Field(default=0, ge=0, lt=2**31)
     # The share of devices that are asked beyond the target, whose vectors come too late.
     over_selection: float = Field(default=0.0, ge=0, le=1)
+    # Above 0 rounds are buffers that fill whenever devices are done (FedBuff), and an update may
+    # be of weights so many versions old.
+    max_staleness: int = Field(default=0, ge=0, le=100_000)
     # What devices do: train, or measure how well the weights do on their data.
     kind: Literal["train", "evaluate"] = "train"
     # Whose task this is, the server's own tenant's if empty.
-    tenant: str = Field(default="", max_length=64)
+    tenant: str = ""
 
     @field_validator("strategy", mode="before")
     @classmethod
@@ -172,6 +190,16 @@ class TaskSettings(BaseModel):
     @classmethod
     def _of_one_text(cls, given: Any) -> Any:
         return tuple(filter(None, given.split(","))) if isinstance(given, str) else given
+
+    @field_validator("population", "tenant")
+    @classmethod
+    def _is_name(cls, name: str) -> str:
+        try:
+            if name:
+                check_name("", name)
+        except SettingsError:
+            raise PydanticCustomError("name", "at most 64 bytes of text") from None
+        return name
 
     @classmethod
     def checked(cls, **settings: Any) -> TaskSettings:
@@ -265,6 +293,22 @@ class TaskSettings(BaseModel):
             loss_cap=self.loss_cap,
         )
 
+    def warnings(self) -> list[str]:
+        """What these settings allow, and whoever makes the task should know."""
+        found = []
+        if self.graph == "sparse":
+            found.append(
+                "privacy on a sparse graph is a chance, for colluders drawn at random; "
+                "docs/protocol.md#large-cohorts says what else to know"
+            )
+        least = self.layout.least_shard(self.min_cohort, self.selected)
+        if least < COHORT_FLOOR:
+            found.append(
+                f"a sum may be over {least} devices: all that have not lowered their floor of "
+                f"{COHORT_FLOOR} decline it; want a larger min_cohort or shard_size"
+            )
+        return found
+
     def check(self, length: int) -> None:
         """Nothing, if the largest cohort's sum fits a ring.     raises SettingsError"""
         if self.target_cohort < self.min_cohort:
@@ -273,18 +317,19 @@ class TaskSettings(BaseModel):
             )
         if self.kind == "evaluate" and self.noise_multiplier:
             raise SettingsError("an evaluation shows its metrics; want noise_multiplier 0")
+        if self.kind == "evaluate" and self.max_staleness:
+            raise SettingsError("an evaluation changes no weights; want max_staleness 0")
         if self.selected > MOST_CLIENTS:
             most = f"want at most {MOST_CLIENTS}"
             raise SettingsError(f"{self.selected} devices would be selected, {most}")
-        if self.graph == "sparse":
-            _log.warning(
-                "task %s: privacy on a sparse graph is a chance, for colluders drawn at random; "
-                "docs/protocol.md#large-cohorts says what else to know",
-                self.name,
-            )
+        for warning in self.warnings():
+            _log.warning("task %s: %s", self.name, warning)
         self.make_strategy()
         if self.strategy == "scaffold" and self.max_weight != 1:
             raise SettingsError(f"max_weight is {self.max_weight}, want 1 with scaffold")
+        if self.strategy == "scaffold" and self.max_staleness:
+            # The server's variate is the mean of the devices' where every sum counts whole.
+            raise SettingsError(f"max_staleness is {self.max_staleness}, want 0 with scaffold")
         if self.strategy == "scaffold" and self.kept < 1:
             # What is sent counts 1 / kept times, which control variates would not settle under.
             raise SettingsError(f"kept is {self.kept}, want 1 with scaffold")
@@ -365,4 +410,5 @@ def problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return f"no setting {name!r}; there are {', '.join(TaskSettings.model_fields)}"
     wanted = error["msg"].removeprefix("Input should be ").replace("valid ", "")
-    return f"setting {name} is {error.get('input')!r}, want {wanted}"
+    given = repr(error.get("input"))
+    return f"setting {name} is {given if len(given) <= 80 else given[:80] + '…'}, want {wanted}"

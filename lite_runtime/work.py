@@ -18,6 +18,8 @@ def multiply_adds(op: str, inputs: Sequence[Shape], results: Sequence[Shape]) ->
 _COUNTS: dict[str, Callable[[Sequence[Shape], Shape], int]] = {
     # x: [n,h,w,c], w: [k,r,s,c/groups] -> y: [n,p,q,k]
     "conv2d": lambda inputs, y: prod(y) * prod(inputs[1][1:]),
+    # x, r: [n,p,q,k], w -> y
+    "conv2d_add": lambda inputs, y: prod(y) * prod(inputs[2][1:]),
     # g: [n,p,q,k], w -> dx
     "conv2d_dx": lambda inputs, dx: prod(inputs[0]) * prod(inputs[1][1:]),
     # x, g: [n,p,q,k] -> dw: [k,r,s,c/groups]
@@ -28,6 +30,7 @@ _COUNTS: dict[str, Callable[[Sequence[Shape], Shape], int]] = {
     "depthwise_conv2d_dw": lambda inputs, dw: prod(inputs[1]) * prod(dw[:2]),
     # x: [...,in], w: [out,in] -> y: [...,out]
     "linear": lambda inputs, y: prod(y) * inputs[0][-1],
+    "linear_add": lambda inputs, y: prod(y) * inputs[0][-1],
     # a: [...,m,k] or its transpose, b -> y: [...,m,n]
     "matmul": lambda inputs, y: prod(y) * (prod(inputs[0][-2:]) // max(y[-2], 1)),
     # x: [n,t,gates*h], w: [gates*h,h]

@@ -16,8 +16,13 @@ def remat(f: Callable[..., Any], *, every: int = 0) -> Callable[..., Any]:
     Without `every`, only its inputs are, and f runs once more before the backward pass reaches it
     (Chen et al. 2016). With it, loops of f keep each `every`th state and run again from one to the
     next, so that a loop of n turns keeps n / every + every states at a time (Griewank 1992).
-    On arrays it is f.
+    On arrays it is f. Raises TypeError for what is no function: loops take `cloud.remat`.
     """
+    if not callable(f):
+        raise TypeError(
+            f"autodiff.remat: {type(f).__name__} {f!r:.60}, want a function of values; "
+            "cloud.remat takes what a loop runs over"
+        )
 
     def lighter(*args: Any) -> Any:
         if not any(isinstance(a, Value) and a.at_once is None for a in args):

@@ -54,14 +54,21 @@ _COMPARISONS = {
 _BY_OBJECT = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _LOGICAL = {ast.BitAnd: "logical_and", ast.BitOr: "logical_or"}
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
+_STEPPING = (ast.Add, ast.Sub)
+_SHRINKING = (ast.FloorDiv, ast.Mod, ast.Div)
+MOST_STEP = 16  # by which an integer of 32 bits goes on, for as many turns as anyone waits for
+MOST_NARROW = 2**30
 MOST_POWER = 4  # a power that is written as products
 
 
 class Arithmetic(Base):
     """Operators where at least one operand is a value; the rest is Python's own."""
 
-    def binary(self, kind: type, a: Any, b: Any) -> Any:
-        """a `kind` b. Raises NotKnown for what the operators of the table cannot do."""
+    def binary(self, kind: type, a: Any, b: Any, *, grows: bool = False) -> Any:
+        """a `kind` b. Raises NotKnown for what the operators of the table cannot do.
+
+        `grows`: of Python's integers; they may leave 32 bits, as places and sizes do not.
+        """
         if not self.is_ours(a, b):
             return BINARY[kind](a, b)
         if kind is ast.MatMult:
@@ -73,15 +80,21 @@ class Arithmetic(Base):
         if kind in (ast.LShift, ast.RShift):
             raise self.not_known("a shift of a value", "multiply or divide by a power of two")
         weak = self.is_weak(a) and self.is_weak(b)
+        small = kind in _SHRINKING or (kind in _STEPPING and _is_step(a, b))
         a, b = self.promoted(a, b, at_least_float=kind is ast.Div, numbers=True)
+        if weak and grows and not small:
+            a, b = self.wide(a), self.wide(b)
         if kind in _ARITHMETIC:
             return self.weakly(self.op(_ARITHMETIC[kind], a, b), weak)
         if kind is ast.Div:
             return self.weakly(self.op("div", a, b), weak)
-        quotient = self._floor_division(a, b)
         if kind is ast.FloorDiv:
-            return self.weakly(quotient, weak)
-        return self.weakly(self.op("sub", a, self.op("mul", quotient, b)), weak)
+            return self.weakly(self._floor_division(a, b), weak)
+        return self.weakly(self.op("mod", a, b), weak)
+
+    def wide(self, x: Value) -> Value:
+        """x, an integer of Python's, with 64 bits."""
+        return self.cast(x, DType.i64) if x.dtype is DType.i32 else x
 
     def unary(self, kind: type, x: Any) -> Any:
         if not isinstance(x, Value):
@@ -114,6 +127,7 @@ class Arithmetic(Base):
         """a ** b; small whole powers are products, which are exact for negative numbers too."""
         if isinstance(b, int) and not isinstance(b, bool) and 0 < b <= MOST_POWER:
             base = self.number(a)
+            base = self.wide(base) if b > 1 and self.is_weak(base) else base
             y = base
             for _ in range(b - 1):
                 y = self.op("mul", y, base)
@@ -149,8 +163,10 @@ class Arithmetic(Base):
         return self.op("logical_not", self.op("equal", x, Constant(0, dtype=x.dtype)))
 
     def number(self, x: Any) -> Any:
-        """x, where a truth value becomes 0 or 1."""
-        return self.cast(x, DType.i32) if isinstance(x, Value) and x.dtype is DType.bool else x
+        """x, where a truth value becomes 0 or 1; a single one is a number of Python's."""
+        if not isinstance(x, Value) or x.dtype is not DType.bool:
+            return x
+        return self.weakly(self.cast(x, DType.i32), x.rank == 0)
 
     def promoted(
         self, a: Any, b: Any, *, at_least_float: bool = False, numbers: bool = False
@@ -164,15 +180,26 @@ class Arithmetic(Base):
         return self.as_value(a, dtype), self.as_value(b, dtype)
 
     def common_dtype(self, a: Any, b: Any) -> DType:
-        """The type in which two numbers meet."""
+        """The type in which two numbers meet. Integers of Python's take the type of an array's."""
         x, y = (None if isinstance(v, NUMBER) else self.dtype_of(v) for v in (a, b))
-        if x is None or y is None:
-            number = a if x is None else b
-            return self._beside(number, y if x is None else x)
+        if x is None and y is None:
+            x, y = self.number_dtype(a), self.number_dtype(b)
+        elif x is None or y is None:
+            number, other, dtype = (a, b, y) if x is None else (b, a, x)
+            assert dtype is not None
+            if type(number) is int and not dtype.is_float and self.is_weak(other):
+                x = y = max(dtype, self.number_dtype(number), key=lambda d: d.size_bytes)
+            else:
+                return self._beside(number, dtype)
+        assert x is not None
+        assert y is not None
         if x is y:
             return x
         if x.is_float != y.is_float:
             return x if x.is_float else y
+        weak = self.is_weak(a), self.is_weak(b)
+        if not x.is_float and DType.bool not in (x, y) and weak[0] != weak[1]:
+            return y if weak[0] else x
         return DType.of(np.empty(0, np.promote_types(x.numpy, y.numpy)))
 
     def as_value(self, x: Any, dtype: DType | None = None) -> Value:
@@ -182,6 +209,9 @@ class Arithmetic(Base):
                 dtype = self.number_dtype(x) if isinstance(x, NUMBER) else self.dtype_of(x)
             elif not isinstance(x, NUMBER):
                 self.dtype_of(x)
+            if type(x) is int and not (dtype.is_float or _holds(dtype, x)):
+                hint = "integers of a graph have up to 64 bits; 2.0**70 is a float"
+                raise self.not_known(f"{x} as {dtype.name}", hint)
             v = Constant(np.asarray(x).astype(dtype.numpy))
             return self.weakly(v, isinstance(x, NUMBER))
         return x if dtype is None or x.dtype is dtype else self.cast(x, dtype)
@@ -195,10 +225,13 @@ class Arithmetic(Base):
         return dtype
 
     def number_dtype(self, x: Any) -> DType:
-        """The type that a Python number gets where nothing else says one."""
+        """The type that a Python number gets where nothing else says one: of an integer 32 bits
+        where steps will not leave them soon."""
         if isinstance(x, bool):
             return DType.bool
-        return DType.i32 if isinstance(x, int) else self.default_float
+        if not isinstance(x, int):
+            return self.default_float
+        return DType.i32 if abs(x) <= MOST_NARROW else DType.i64
 
     def cast(self, x: Value, dtype: DType) -> Value:
         return x if x.dtype is dtype else self.weakly(self.op("cast", x, to=dtype), self.is_weak(x))
@@ -211,20 +244,25 @@ class Arithmetic(Base):
             self.weak.add(x)
         return x
 
-    def _beside(self, number: Any, dtype: DType | None) -> DType:
-        if dtype is None:
-            return self.number_dtype(number)
+    def _beside(self, number: Any, dtype: DType) -> DType:
         if isinstance(number, float) and not dtype.is_float:
             return self.default_float
         if isinstance(number, bool):
             return dtype
-        return DType.i32 if dtype is DType.bool else dtype
+        return self.number_dtype(number) if dtype is DType.bool else dtype
 
     def _floor_division(self, a: Value, b: Value) -> Value:
+        """How often b goes into a, rounded down: from the remainder, which is exact."""
         if a.dtype.is_float:
-            return self.op("floor", self.op("div", a, b))
-        wide = (self.cast(v, DType.f64) for v in (a, b))
-        return self.cast(self.op("floor", self.op("div", *wide)), a.dtype)
+            zero, one = Constant(0, dtype=a.dtype), Constant(1, dtype=a.dtype)
+            rest = self.op("mod", a, b, truncated=True)
+            whole = self.op("round", self.op("div", self.op("sub", a, rest), b))
+            signs = self.op("mul", self.op("sign", rest), self.op("sign", b))
+            below = self.op("less", signs, zero)
+            whole = self.op("where", below, self.op("sub", whole, one), whole)
+            endless = self.op("floor", self.op("div", a, b))
+            return self.op("where", self.op("equal", b, zero), endless, whole)  # type: ignore[no-any-return]
+        return self.op("div", self.op("sub", a, self.op("mod", a, b)), b)  # type: ignore[no-any-return]
 
     def _bitwise(self, kind: type, a: Any, b: Any) -> Value:
         a, b = self.promoted(a, b)
@@ -233,3 +271,15 @@ class Arithmetic(Base):
         if kind is ast.BitXor:
             return self.op("logical_not", self.op("equal", a, b))
         return self.op(_LOGICAL[kind], a, b)
+
+
+def _is_step(a: Any, b: Any) -> bool:
+    """Whether one of the two is a known small integer."""
+    return any(isinstance(x, int) and abs(x) <= MOST_STEP for x in (a, b))
+
+
+def _holds(dtype: DType, x: int) -> bool:
+    if dtype is DType.bool:
+        return True
+    info = np.iinfo(dtype.numpy)
+    return int(info.min) <= x <= int(info.max)

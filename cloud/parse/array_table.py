@@ -14,7 +14,7 @@ from cloud.parse.table import on_values
 from ir.dtype import DType
 from ir.graph import Constant, Value
 
-RESHAPES = (np.squeeze, np.expand_dims, np.ravel, np.atleast_1d, np.atleast_2d, np.atleast_3d)
+RESHAPES = (np.squeeze, np.expand_dims, np.atleast_1d, np.atleast_2d, np.atleast_3d)
 TRANSPOSES = (np.swapaxes, np.moveaxis, np.rollaxis)
 GATHERS = (np.flip, np.fliplr, np.flipud, np.roll, np.repeat, np.tile, np.diagonal, np.rot90)
 SPLITS = (np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit)
@@ -48,6 +48,11 @@ for _f in RESHAPES:
         x = _known_shape(m, f, x, (args, kwargs))
         shape = f(np.broadcast_to(np.int8(0), x.shape), *args, **kwargs).shape
         return m.op("reshape", x, shape=shape)
+
+
+@on_values(np.ravel)
+def _ravelled(m, x, order="C"):
+    return m.method_of_value(m.as_value(x), "ravel", order)
 
 
 for _f in TRANSPOSES:
@@ -87,6 +92,8 @@ def _pad(m, x, pad_width, mode="constant", **kwargs):
     x = _known_shape(m, np.pad, x, (pad_width, kwargs))
     if mode != "constant":
         return _rearranged(m, x, np.pad(_places(x), pad_width, mode, **kwargs))
+    if unknown := kwargs.keys() - {"constant_values"}:
+        raise TypeError(f"unknown arguments of mode {mode!r}: {', '.join(unknown)}")
     widths = np.broadcast_to(pad_width, (x.rank, 2)).tolist()
     value = float(kwargs.get("constant_values", 0))
     return m.op("pad", x, before=[b for b, _ in widths], after=[a for _, a in widths], value=value)
@@ -105,7 +112,7 @@ def _diag(m, x, k=0):
 for _f in (np.triu, np.tril):
 
     @on_values(_f)
-    def _triangle(m, x, k=0, f=_f):
+    def _triangle(m, x, k=0, *, f=_f):
         x = _known_shape(m, f, x, k)
         kept = Constant(f(np.ones(x.shape, np.bool_), k))
         return m.op("where", kept, x, Constant(0, dtype=x.dtype))
@@ -179,7 +186,7 @@ def _ndim(m, x):
 for _kind in (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_):
 
     @on_values(_kind)
-    def _of_type(m, x, kind=_kind):
+    def _of_type(m, x, *, kind=_kind):
         return m.cast(m.as_value(x), DType.of(np.empty(0, kind)))
 
 

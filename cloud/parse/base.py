@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloud.parse.errors import PLACES, Disagreement, NotKnown, Place, Traced, UnsupportedSyntax
+from cloud.parse.errors import Disagreement, NotKnown, Place, Placed, Traced, UnsupportedSyntax
 from cloud.parse.source import FunctionSource
-from cloud.parse.state import Region, Scope, contents
+from cloud.parse.state import KEPT, Move, Region, Scope, contents
+from cloud.parse.stateful import DRAW_BEFORE, MOVES, STATEFUL, changed_by, tracked
 from cloud.parse.structure import parts, record
 from ir.dtype import DType
 from ir.graph import Node, Value
@@ -68,6 +69,8 @@ class Base:
         self.not_negative: set[Value] = set()  # loop counters
         self.default_float = DType.f32
         self.long_loops: set[ast.AST] = set()  # each had more turns than are written out
+        self.sources: dict[tuple[str, str, int], Placed] = {}
+        self.moved: dict[int, Move] = {}  # objects that nothing sets back, by id
         self.watched_from: int | None = None  # a node made after this one ends a Python loop
 
     # Methods of other parts that the parts below them call.
@@ -98,18 +101,51 @@ class Base:
     def mark(self, node: Node) -> None:
         if self.frames:
             frame = self.frames[-1]
-            file = frame.source.filename.rpartition("/")[2]
-            node.source = located(f"{file}:{getattr(frame.node, 'lineno', 0)}")
-            if node.source not in PLACES:
-                PLACES[node.source] = self.place()
+            file, line = frame.source.filename, getattr(frame.node, "lineno", 0)
+            source = located(f"{file.rpartition('/')[2]}:{line}")
+            if (source, file, line) not in self.sources:
+                self.sources[source, file, line] = Placed.at(source, self.place())
+            node.source = self.sources[source, file, line]
 
     def touch(self, container: Any) -> None:
         """To be called before a container changes, so that the change can be undone."""
         if not self.regions:
             return
-        region = self.regions[-1]
+        region, container = self.regions[-1], tracked(container)
         if not region.is_own(container) and id(container) not in region.written:
+            if not isinstance(container, KEPT) and not hasattr(container, "__dict__"):
+                kind = type(container).__name__
+                hint = "change it before, or use a list, a dict or an object with attributes"
+                raise self.refused(f"a {kind} changes, which cannot be set back", hint)
             region.written[id(container)] = (container, contents(container))
+
+    def touch_called(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """To be called before Python calls f, which may change objects with state of their own."""
+        if self.regions:
+            for x in changed_by(f, args, kwargs):
+                if isinstance(x, MOVES):
+                    self.move(x)
+                else:
+                    self.touch(x)
+
+    def move(self, x: Any) -> None:
+        """To be called before x moves on, which nothing sets back. Raises UnsupportedSyntax in a
+        sub-graph, and where x moved before in a region that was undone: it would move twice."""
+        if not self.regions:
+            return
+        known = self.moved.get(id(x))
+        twice = known is not None and known.undone
+        for region in reversed(self.regions):
+            if region.is_own(x):
+                break
+            twice = twice or region.staged
+        if twice:
+            kind = type(x).__name__
+            what = f"a {kind} from outside of a loop or a branch of the graph moves on in it"
+            raise self.refused(what, DRAW_BEFORE)
+        if not self.regions[-1].is_own(x):
+            self.moved[id(x)] = Move(x)
+            self.regions[-1].moved.append(self.moved[id(x)])
 
     def commit(self, region: Region) -> None:
         """What was done in the region, which is no longer the innermost one, stays done."""
@@ -121,13 +157,17 @@ class Base:
         for i, (container, before) in region.written.items():
             if not outer.is_own(container):
                 outer.written.setdefault(i, (container, before))
+        outer.moved.extend(region.moved)
         outer.own.update(region.own)
         outer.effects.extend(region.effects)
 
     def made(self, x: Any) -> Any:
-        """x, which was made just now if it is a list, dict, set or dataclass."""
-        if self.regions and (isinstance(x, (list, dict, set)) or record(x) is not None):
-            self.regions[-1].own[id(x)] = x
+        """x, which was made just now if it is a list, dict, set or dataclass, or has a state."""
+        if self.regions:
+            held = x if isinstance(x, MOVES) else tracked(x)
+            kinds = (list, dict, set, *STATEFUL, *MOVES)
+            if isinstance(held, kinds) or record(x) is not None:
+                self.regions[-1].own[id(held)] = held
         return x
 
     def owned(self, tree: Any) -> Any:

@@ -14,6 +14,7 @@ from cloud.parse.errors import Diverges, Mismatch
 from cloud.parse.join import Joiner, filled
 from cloud.parse.source import is_abrupt
 from cloud.parse.state import MISSING, Poison, Region, contents, replace
+from cloud.parse.stateful import DRAW_BEFORE, STATEFUL, State
 from ir.graph import Constant, Value, order
 
 MOST_EAGER = 8  # operators that are computed although their result may not be needed
@@ -203,8 +204,13 @@ class Branches(Arithmetic):
                 blank = joiner.blank(kept)
                 return joiner.join(blank, kept) if gone[0] else joiner.join(kept, blank)
         try:
+            if isinstance(p, State) or isinstance(q, State):
+                raise Mismatch("no graph can carry it")
             return joiner.join(p, q)
         except Mismatch as m:
+            if isinstance(c, (set, *STATEFUL)):
+                what = f"a {type(c).__name__} changes in one of two branches that data choose"
+                raise self.disagreement(what, hint=DRAW_BEFORE) from None
             if p is MISSING or q is MISSING:
                 return self._unset(key)
             hint = "give it the same shape, type and structure in both branches"

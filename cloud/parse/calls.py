@@ -6,6 +6,8 @@ import ast
 import functools
 import inspect
 import types
+from collections import Counter, deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,8 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     special_table,
 )
 from cloud.parse.base import OFF_THE_END, Frame
-from cloud.parse.errors import UnsupportedSyntax
-from cloud.parse.faults import FAULTS, is_fault, refusing, worded
+from cloud.parse.errors import UnsupportedSyntax, too_deep
+from cloud.parse.faults import FAULTS, add_hint, is_fault, refusing, worded
 from cloud.parse.functions import (
     Closure,
     bound,
@@ -28,11 +30,13 @@ from cloud.parse.functions import (
     is_users,
     scope_of,
 )
+from cloud.parse.nearest import nearest
 from cloud.parse.recursion import Recursion
 from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
+from cloud.parse.stateful import changes_built_in, receiver, tracked
 from cloud.parse.structure import described, values_in
-from cloud.parse.table import CALLS, CHANGES_ITSELF, TABLE
+from cloud.parse.table import CALLS, TABLE
 from ir.errors import IrError
 from ir.graph import Value, Weight
 from ir.op import Op
@@ -48,6 +52,10 @@ class Calls(Recursion):
             return self._call_closure(f, args, kwargs)
         if isinstance(f, types.MethodType):
             if isinstance(f.__func__, (types.FunctionType, Closure)):
+                if not interpretable(f.__func__):
+                    self.touch_called(f, args, kwargs)
+                    if isinstance(f.__self__, Counter):
+                        self.key(args)
                 return self.call(f.__func__, (f.__self__, *args), kwargs)
             return self.call_python(f, args, kwargs)
         if isinstance(f, types.FunctionType):
@@ -75,14 +83,16 @@ class Calls(Recursion):
             raise self.not_known(f"a call of {described(f)}, which is no function", hint)
         owner = getattr(f, "__self__", None)
         given = values_in([list(args), kwargs, owner if isinstance(owner, list) else None])
-        if isinstance(owner, (list, dict, set)) and f.__name__ in CHANGES_ITSELF:
-            self.touch(owner)
+        self.touch_called(f, args, kwargs)
         if given and isinstance(owner, np.ndarray):
             return self.method_of_value(self.as_value(owner), f.__name__, *args, **kwargs)
         if values_in([given, owner]) and _looks_at_values(f, owner):
             raise self._takes_no_values(f, "its numbers are known when the graph runs")
-        if isinstance(owner, (dict, set, frozenset)) and args and f.__name__ in _BY_KEY:
-            self.key(args[0])
+        keyed, name, rest = receiver(f, args)
+        if isinstance(keyed, (dict, set, frozenset)) and rest and name in _BY_KEY:
+            self.key(rest[0])
+        if isinstance(keyed, set) and changes_built_in(keyed, name):
+            self.key(rest)
         try:
             y = f(*args, **kwargs)
         except (TypeError, AttributeError) as e:
@@ -98,7 +108,8 @@ class Calls(Recursion):
     def _handled(self, f: Any, handler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the table has in place of f; where that cannot be, it says so with the place."""
         try:
-            return handler(self, *args, **kwargs)
+            y = handler(self, *args, **kwargs)
+            return self.made(y) if isinstance(y, Iterator) and not any(y is a for a in args) else y
         except FAULTS as e:
             if not is_fault(e) or not values_in([list(args), kwargs]):
                 raise
@@ -132,11 +143,11 @@ class Calls(Recursion):
             hint = "compute it from known numbers, or use an operator of cloud.ops"
             raise self.not_known(worded(e), hint) from None
         if isinstance(e, RecursionError):
-            hint = "write a loop, or let data decide how deep it goes"
-            raise self.refused("a recursion too deep to be written out", hint) from None
+            raise too_deep(self.place()) from None
         if not isinstance(e, UnsupportedSyntax) and not hasattr(e, "__notes__"):
             place = self.place()
             e.add_note(f"{place}: in {self.frames[-1].source.name}\n{place.caret()}")
+            add_hint(e)
 
     def _has_no_source(self, f: types.FunctionType, e: Exception) -> Exception:
         return self.not_known(
@@ -146,8 +157,7 @@ class Calls(Recursion):
 
     def _takes_no_values(self, f: Any, why: str) -> Exception:
         return self.not_known(
-            f"{_full_name(f)} does not take values of a graph ({why})",
-            "cloud.ops has the operators; or compute it from known numbers",
+            f"{_full_name(f)} does not take values of a graph ({why})", nearest(f)
         )
 
     def run_function(self, source: FunctionSource, scope: Scope, arguments: dict[str, Any]) -> Any:
@@ -259,14 +269,15 @@ class Calls(Recursion):
         return super(cell.cell_contents, frame.first_argument)
 
 
-_TAKING_OUT = ("get", "pop", "setdefault", "popitem")
+_TAKING_OUT = ("get", "pop", "popleft", "setdefault", "popitem")
 _COMPARING = ("index", "count", "remove")
-_BY_KEY = ("get", "pop", "setdefault", "add", "discard", "remove")
+_BY_KEY = ("get", "pop", "setdefault", "add", "discard", "remove", "__getitem__", "__setitem__",
+           "__delitem__", "__contains__")  # fmt: skip
 
 
 def _is_new(y: Any, f: Any, owner: Any, args: tuple[Any, ...]) -> bool:
     """Whether a call made y, rather than found it in what it was given."""
-    if f is next or (isinstance(owner, (list, dict)) and f.__name__ in _TAKING_OUT):
+    if f is next or (isinstance(owner, (list, dict, deque)) and f.__name__ in _TAKING_OUT):
         return False
     given = [owner, *args]
     for x in tuple(given):
@@ -274,7 +285,14 @@ def _is_new(y: Any, f: Any, owner: Any, args: tuple[Any, ...]) -> bool:
             given.extend(x)
         elif isinstance(x, dict):
             given.extend(x.values())
-    return not any(x is y for x in given)
+    return not any(_share(x, y) for x in given)
+
+
+def _share(x: Any, y: Any) -> bool:
+    """Whether these are one object, have one state, or are arrays in the same memory."""
+    if tracked(x) is tracked(y):
+        return True
+    return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
 
 
 def _looks_at_values(f: Any, owner: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class Comparisons(Calls):
     def _compared(self, kind: type, a: Any, b: Any) -> Any:
         if kind in (ast.In, ast.NotIn) and _is_search(a, b):
             return self._contained(a, b, kind is ast.NotIn)
+        if kind in (ast.In, ast.NotIn) and isinstance(b, Iterator):
+            self.move(b)
         method = getattr(type(a), _COMPARISON_METHODS.get(kind, ""), None)
         if interpretable(method):
             return self.call(method, (a, b), {})

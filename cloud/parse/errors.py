@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ class Place:
         end = _characters(text, getattr(node, "end_col_offset", 0)) if one_line else len(text)
         return Place(filename, line, begin + 1, max(end - begin, 1), text)
 
+    @staticmethod
+    def in_file(filename: str, line: int) -> Place:
+        """A whole line, as far as its source can be read."""
+        text = linecache.getline(filename, line).rstrip("\n")
+        begin = len(text) - len(text.lstrip())
+        return Place(filename, line, begin + 1, max(len(text) - begin, 1), text)
+
     def __str__(self) -> str:
         return f"{self.filename}:{self.line}:{self.column}"
 
@@ -39,20 +47,29 @@ class Place:
         return f"    {self.text}\n    {indent}{'^' * self.width}"
 
 
-PLACES: dict[str, Place] = {}  # by a node's source: where the front end made such nodes
+class Placed(str):
+    """A node's source that knows the place it stands for: names of files alone are not unique."""
+
+    place: Place
+
+    @staticmethod
+    def at(source: str, place: Place) -> Placed:
+        new = Placed(source)
+        new.place = place
+        return new
 
 
 def written_out(nodes: Iterable[Node], most: int) -> UnsupportedSyntax | None:
     """The refusal of a program of so many nodes, at the line that most are from; None where no
     line is known."""
-    sources = Counter(n.source for n in nodes)
-    found = [(count, source) for source, count in sources.items() if source in PLACES]
+    places = Counter(getattr(n.source, "place", None) for n in nodes)
+    found = [(count, place) for place, count in places.items() if place is not None]
     if not found:
         return None
-    count, source = max(found)
-    what = f"{sources.total():,} nodes, {count:,} from here alone; a program has at most {most:,}"
+    count, place = max(found, key=lambda one: one[0])
+    what = f"{places.total():,} nodes, {count:,} from here alone; a program has at most {most:,}"
     hint = "a loop whose turns do the same is one loop of the graph; or compute with whole arrays"
-    return UnsupportedSyntax(what, PLACES[source], hint)
+    return UnsupportedSyntax(what, place, hint)
 
 
 class UnsupportedSyntax(Exception):
@@ -63,12 +80,27 @@ class UnsupportedSyntax(Exception):
         self.what, self.place, self.hint = what, place, hint
 
 
+def too_deep(place: Place) -> UnsupportedSyntax:
+    """The refusal of a recursion that Python has no room for, in both modes."""
+    hint = "write a loop, or let data decide how deep it goes"
+    return UnsupportedSyntax("a recursion too deep to be written out", place, hint)
+
+
 class NotKnown(UnsupportedSyntax):
     """Python needs a number, and there is a value that is known only when the graph runs."""
 
 
 class Disagreement(UnsupportedSyntax):
     """Two ways that data decide between give results of different shapes, types or structures."""
+
+
+class NeedsTrace(TypeError):
+    """What tensors cannot answer without losing the gradient. The function is traced instead."""
+
+
+class NoSuchItem(NeedsTrace, IndexError):
+    """An index outside of a tensor. A function that is differentiated is traced: there it has a
+    place."""
 
 
 class Mismatch(Exception):

@@ -103,7 +103,11 @@ class Expressions(Comparisons):
         if interpretable(method):
             return self.call(method, (x, key), {})
         y = x[key]
-        return self.made(y) if isinstance(key, slice) else y
+        if isinstance(x, (np.ndarray, memoryview)):
+            new = isinstance(y, np.ndarray) and not np.may_share_memory(x, y)
+        else:
+            new = isinstance(key, slice)
+        return self.made(y) if new else y
 
     def _item_of_numbers(self, x: Any, key: Value, node: ast.AST) -> Value:
         values = [self.as_value(i) for i in x]
@@ -128,7 +132,7 @@ class Expressions(Comparisons):
     def operated(self, kind: type, a: Any, b: Any) -> Any:
         """a `kind` b; an operator that the user's class defines is interpreted."""
         if self.is_ours(a, b):
-            return self.binary(kind, a, b)
+            return self.binary(kind, a, b, grows=True)
         if isinstance(a, str) and values_in([b]):
             raise self.not_known("the text of a value", "its number is known when the graph runs")
         for x, y, prefix in ((a, b, "__"), (b, a, "__r")):
@@ -305,10 +309,7 @@ class Expressions(Comparisons):
 
 def _has_value(key: Any) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
-    return any(
-        isinstance(p, Value) or (isinstance(p, slice) and _has_value((p.start, p.stop, p.step)))
-        for p in parts
-    )
+    return any(values_in([p.start, p.stop, p.step] if isinstance(p, slice) else [p]) for p in parts)
 
 
 def _is_truth(x: Any) -> bool:

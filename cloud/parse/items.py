@@ -11,7 +11,7 @@ from cloud.parse.faults import refusing
 from cloud.parse.functions import interpretable
 from cloud.parse.matching import Matching
 from cloud.parse.state import Scope
-from cloud.parse.structure import parts
+from cloud.parse.structure import parts, values_in
 from ir.graph import Value
 
 
@@ -32,8 +32,7 @@ class Items(Matching):
         if isinstance(x, Value):
             self._rebind(target, x, self.updated(x, key, value))
         elif isinstance(x, np.ndarray):
-            parts = key if isinstance(key, tuple) else (key,)
-            if any(isinstance(p, Value) for p in (*parts, value)):
+            if values_in([key, value]):
                 self._rebind(target, x, self.updated(self.as_value(x), key, value))
             else:
                 new = x.copy()
@@ -49,6 +48,17 @@ class Items(Matching):
                 return
             self.touch(x)
             x[key] = list(self.iterated(value)) if isinstance(key, slice) else value
+
+    @refusing("a number, or one row for each of the places that the mask chooses")
+    def _update_chosen(
+        self, target: ast.Subscript, x: Any, key: Any, kind: type, value: Any
+    ) -> None:
+        """x[key] `kind`= value, where a mask in the key is a value."""
+        if not isinstance(x, (Value, np.ndarray)):
+            hint = "use a tensor, or a known number"
+            raise self.not_known(f"a {type(x).__name__} set at a value", hint, target)
+        change = lambda new: self.operated(kind, x, new)  # noqa: E731
+        self._rebind(target, x, self.updated(self.as_value(x), key, value, change))
 
     def _rebind(self, target: ast.Subscript, old: Any, new: Any) -> None:
         base = target.value

@@ -13,6 +13,7 @@ from cloud.parse.base import Flow
 from cloud.parse.errors import Mismatch
 from cloud.parse.state import MISSING, Poison
 from cloud.parse.structure import NUMBER, NUMERIC, described, like, rebuilt, same_known
+from ir.dtype import DType
 from ir.graph import Value
 
 
@@ -96,7 +97,8 @@ class Joiner:
         dtype = machine.common_dtype(a, b)
         for x in (a, b):
             fixed = not isinstance(x, NUMBER) and not machine.is_weak(x)
-            if fixed and dtype is not machine.as_value(x).dtype:
+            known = machine.as_value(x).dtype
+            if dtype is not known and (fixed or (known is DType.i64 and not dtype.is_float)):
                 raise Mismatch(f"one is {described(a)}, the other {described(b)}")
         return machine.as_value(a, dtype), machine.as_value(b, dtype)
 

@@ -117,11 +117,13 @@ class Loops(RolledLoops):
         return True
 
     def stmt_For(self, node: ast.For) -> Flow:
-        items = self.expr(node.iter)
+        items, alone = self._or_undone(lambda: self._items_of(node.iter))
         every, items = (items.every, items.items) if isinstance(items, RematItems) else (1, items)
         sequence = self.sequence(items)
         if sequence is None:
-            return self._for_items(node, Items(items))
+            if alone:
+                return self._for_items(node, Items(self.iterated(items)))
+            return self.after_loop(self._turns(node, Items(self.iterated(items)), 0), node.orelse)
         known = isinstance(sequence.size, int)
         if sequence.known and known and every == 1:
             flow = self._for_known(node, sequence)
@@ -133,6 +135,12 @@ class Loops(RolledLoops):
             if not known or sequence.size > MOST_TURNS:
                 raise
         return self._for_items(node, Items.of(sequence))
+
+    def _items_of(self, node: ast.expr) -> tuple[Any, bool]:
+        """What a loop runs over; and whether nobody else can move on an iterator in it."""
+        items, region = self.expr(node), self.regions[-1]
+        outer = isinstance(items, Iterator) and not region.is_own(items)
+        return items, not outer and not region.moved
 
     def _test(self, node: ast.While) -> tuple[Any, int]:
         """Whether there is a turn more, and which states are kept; see `remat`."""

@@ -28,11 +28,11 @@ _UNARY: dict[str, tuple[Any, ...]] = {
 for _name in ("acos", "asin", "atan", "acosh", "asinh", "atanh"):
     _UNARY[_name] = (getattr(np, f"arc{_name[1:]}"), getattr(math, _name))
 for _name, _functions in _UNARY.items():
-    on_values(*_functions)(lambda m, x, name=_name: m.op(name, as_float(m, x)))
+    on_values(*_functions)(lambda m, x, *, name=_name: m.op(name, as_float(m, x)))
 for _name in ("floor", "ceil"):
-    on_values(getattr(np, _name))(lambda m, x, name=_name: m.op(name, as_float(m, x)))
+    on_values(getattr(np, _name))(lambda m, x, *, name=_name: m.op(name, as_float(m, x)))
     on_values(getattr(math, _name))(
-        lambda m, x, name=_name: m.cast(m.op(name, as_float(m, x)), DType.i32)
+        lambda m, x, *, name=_name: m.cast(m.op(name, as_float(m, x)), DType.i32)
     )
 for _name, _f in (
     ("log", np.log),
@@ -40,7 +40,7 @@ for _name, _f in (
     ("erf", math.erf),
     ("reciprocal", np.reciprocal),
 ):
-    on_values(_f)(lambda m, x, name=_name: m.op(name, as_float(m, x)))
+    on_values(_f)(lambda m, x, *, name=_name: m.op(name, as_float(m, x)))
 for _kind, _f in (
     (ast.Add, np.add),
     (ast.Sub, np.subtract),
@@ -54,7 +54,7 @@ for _kind, _f in (
     (ast.BitAnd, np.logical_and),
     (ast.BitOr, np.logical_or),
 ):
-    on_values(_f)(lambda m, a, b, kind=_kind: m.binary(kind, a, b))
+    on_values(_f)(lambda m, a, b, *, kind=_kind: m.binary(kind, a, b))
 for _kind, _f in (
     (ast.Lt, np.less),
     (ast.LtE, np.less_equal),
@@ -63,7 +63,7 @@ for _kind, _f in (
     (ast.Eq, np.equal),
     (ast.NotEq, np.not_equal),
 ):
-    on_values(_f)(lambda m, a, b, kind=_kind: m.compare(kind, a, b))
+    on_values(_f)(lambda m, a, b, *, kind=_kind: m.compare(kind, a, b))
 
 
 @on_values(np.negative)
@@ -176,13 +176,6 @@ def _atan2(m, y, x):
     return m.op("where", steep, m.op("sub", half, angle), m.op("add", angle, back))
 
 
-@on_values(math.fmod, np.fmod)
-def _fmod(m, a, b):
-    """What is left of a after whole b's, with the sign of a"""
-    rest = m.binary(ast.Mod, _abs(m, a), m.call(builtins.abs, (b,), {}))
-    return _copysign(m, rest, a)
-
-
 @on_values(math.copysign, np.copysign)
 def _copysign(m, x, sign):
     x, sign = m.promoted(x, sign, at_least_float=True)
@@ -205,7 +198,9 @@ def _log(m, x, base=None):
 
 for _f, _base in ((np.log2, 2), (math.log2, 2), (np.log10, 10), (math.log10, 10)):
     on_values(_f)(
-        lambda m, x, base=_base: m.binary(ast.Mult, m.op("log", as_float(m, x)), 1 / math.log(base))
+        lambda m, x, *, base=_base: m.binary(
+            ast.Mult, m.op("log", as_float(m, x)), 1 / math.log(base)
+        )
     )
 for _f in (np.exp2, math.exp2):
     on_values(_f)(lambda m, x: m.op("exp", m.binary(ast.Mult, as_float(m, x), math.log(2))))
@@ -284,7 +279,10 @@ def _where(m, condition, a=None, b=None):
 
 
 @on_values(np.clip)
-def _clip(m, x, low, high):
+def _clip(m, x, a_min=None, a_max=None, *, min=None, max=None):
+    if (a_min is not None or a_max is not None) and (min is not None or max is not None):
+        raise ValueError("both a_min or a_max and min or max; want one of these names")
+    low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     x = x if low is None else m.op("maximum", *m.promoted(x, low))
     return x if high is None else m.op("minimum", *m.promoted(x, high))
 
@@ -311,8 +309,8 @@ def _full(m: Any, x: Value, number: int) -> Value:
 
 
 @on_values(np.reshape)
-def _reshape(m, x, shape):
-    return m.op("reshape", x, shape=shape if isinstance(shape, (tuple, list)) else (shape,))
+def _reshape(m, x, shape, order="C"):
+    return m.method_of_value(m.as_value(x), "reshape", shape, order=order)
 
 
 @on_values(np.transpose)

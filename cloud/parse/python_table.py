@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import copy
 import functools
 
@@ -145,7 +146,7 @@ def _type(m, x):
     raise m.not_known("the type of a value", "ask isinstance(x, float), or x.dtype")
 
 
-@on_values(builtins.hash, builtins.set, builtins.frozenset, dict.fromkeys)
+@on_values(builtins.hash, builtins.set, builtins.frozenset, dict.fromkeys, collections.Counter)
 def _by_key(m, items, *value):
     raise m.not_known(
         f"{described(items)} as keys of a dict or members of a set",

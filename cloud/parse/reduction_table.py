@@ -44,10 +44,16 @@ def _sum(m, items, start=0):
     total = start
     if isinstance(items, Value):
         rest = m.reduce("reduce_sum", items, 0)
-        return rest if isinstance(start, int) and start == 0 else m.binary(ast.Add, start, rest)
+        return _plus(m, start, rest)
     for x in m.iterated(items):
-        total = x if isinstance(total, int) and total == 0 else m.binary(ast.Add, total, x)
+        total = _plus(m, total, x)
     return total
+
+
+def _plus(m: Any, total: Any, x: Any) -> Any:
+    if isinstance(total, int) and total == 0:
+        return x
+    return m.binary(ast.Add, total, x, grows=True)
 
 
 def _reduction(name: str) -> Handler:

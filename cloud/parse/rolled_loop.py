@@ -19,23 +19,26 @@ import numpy as np
 from cloud.autodiff import zeros_like
 from cloud.parse.base import Flow
 from cloud.parse.capture import Closing
-from cloud.parse.errors import Mismatch
+from cloud.parse.errors import Mismatch, UnsupportedSyntax
+from cloud.parse.faults import FAULTS
 from cloud.parse.functions import Closure
 from cloud.parse.lifting import with_values
 from cloud.parse.plan import Slot, operands, specs, template_of, widened
 from cloud.parse.sameness import Sameness
 from cloud.parse.staged_loop import MOST_ROUNDS, Plan, StagedLoops
 from cloud.parse.state import MISSING, Missing, Poison, Region, contents, put
+from cloud.parse.stateful import State
 from cloud.parse.structure import leaves, values_in
 from ir.dtype import DType
+from ir.errors import IrError
 from ir.graph import Array, Constant, Value, next_serial
 
 MOST_RUNS = 64  # loops that one statement becomes because its turns differ now and then
 MOST_ALONE = 8  # turns in a row that are like none of their neighbours: then all are written out
 MOST_TURNS = 1_000_000
 KNOWN = (
-    int, float, complex, str, bytes, type(None), Missing, np.ndarray, np.generic, range, slice,
-    type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
+    int, float, complex, str, bytes, type(None), Missing, State, np.ndarray, np.generic, range,
+    slice, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
 )  # fmt: skip
 Items = dict[tuple[int, Any], Any]  # what slots hold
 OneTurn = Callable[[int], Flow | None]  # of a number; None: there is none
@@ -64,6 +67,7 @@ class RolledLoops(StagedLoops):
         while True:
             run = self._run(node, turn, k) if alone < MOST_ALONE and runs < MOST_RUNS else None
             if run is not None:
+                self.frames[-1].node = node
                 self._as_loop(run, every)
                 k, runs, alone = k + run.turns, runs + 1, 0
                 continue
@@ -152,7 +156,7 @@ class RolledLoops(StagedLoops):
         itself, which tells the user."""
         try:
             flow = turn(k)
-        except Exception:
+        except (UnsupportedSyntax, *FAULTS, IrError):
             return False
         return flow is not None and isinstance(flow.code, int) and flow.code == 0
 

@@ -81,7 +81,7 @@ class Sequences(Values):
     def enumerated(self, x: Any, start: int = 0) -> Any:
         s = self.sequence(x)
         if s is None:
-            return enumerate(x, start)
+            return enumerate(self.iterated(x), start)
         number = Sequence(s.size, lambda k: self._of_range(start, 1, k), known=True)
         return self._side_by_side([number, s])
 
@@ -103,6 +103,8 @@ class Sequences(Values):
     def iterated(self, x: Any) -> Any:
         """Something that Python runs over: the rows of a tensor are written out."""
         s = self.sequence(x) if isinstance(x, (Value, Sequence)) else None
+        if isinstance(x, Iterator):
+            self.move(x)
         if s is None:
             return x
         if not isinstance(s.size, int):

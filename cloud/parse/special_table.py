@@ -60,17 +60,30 @@ def _power_series(m: Any, t: Value, coefficients: tuple[float, ...]) -> Value:
     return y
 
 
+@on_values(math.fmod)
+def _fmod(m, a, b):
+    """What is left of a after whole b's, with the sign of a"""
+    return m.op("mod", *m.promoted(a, b, at_least_float=True), truncated=True)
+
+
+@on_values(np.fmod)
+def _np_fmod(m, a, b):
+    return m.op("mod", *m.promoted(a, b, numbers=True), truncated=True)
+
+
 @on_values(math.remainder)
 def _remainder(m, x, y):
     """x less the nearest whole number of y, of two the even one"""
     x, y = m.promoted(x, y, at_least_float=True)
-    quotient = m.op("round", m.op("div", x, y))
-    rest = m.op("sub", x, m.op("mul", quotient, y))
-    size, sign = m.op("abs", y), m.op("sign", rest)
-    over = m.op("greater", _times(m, m.op("abs", rest), 2), size)  # the quotient was rounded
-    rest = m.op("where", over, m.op("sub", rest, m.op("mul", sign, size)), rest)
-    endless = m.op("logical_and", _is_infinite(m, y), m.op("logical_not", _is_infinite(m, x)))
-    return m.op("where", endless, x, rest)
+    size = m.op("abs", y)
+    rest = m.op("mod", x, size, truncated=True)
+    near, far = m.op("abs", rest), m.op("sub", size, m.op("abs", rest))
+    half = _times(m, m.op("sub", x, rest), 0.5)
+    even = m.op("equal", m.op("mod", half, size, truncated=True), _number(0, x))
+    tie = m.op("logical_and", m.op("equal", near, far), m.op("logical_not", even))
+    over = m.op("logical_or", m.op("greater", near, far), tie)
+    past = m.op("sub", rest, m.op("mul", m.op("sign", rest), size))
+    return m.op("where", over, past, rest)
 
 
 @on_values(math.modf, np.modf)

@@ -16,6 +16,7 @@ from cloud.parse.plan import Slot, operands, placed, specs, template_of, widened
 from cloud.parse.sequences import Sequences
 from cloud.parse.source import assigned_names
 from cloud.parse.state import MISSING, Poison, Region, contents, put
+from cloud.parse.stateful import DRAW_BEFORE, State
 from cloud.parse.structure import NUMBER, Spec, leaves, values_in
 from ir.graph import Value, next_serial
 
@@ -123,7 +124,7 @@ class StagedLoops(Branches, Sequences):
         """Refuse a condition that changes what is outside of it: its graph gives a truth alone."""
         for i, (c, before) in region.written.items():
             old, now = held.get(i, before), contents(c)
-            if old.keys() != now.keys() or any(now[k] is not x for k, x in old.items()):
+            if old.keys() != now.keys() or not all(_same_items(now[k], x) for k, x in old.items()):
                 raise self.refused(
                     "a condition of a loop that changes what is outside of it",
                     "write `while True:` and `if not …: break` in its body",
@@ -173,6 +174,8 @@ class StagedLoops(Branches, Sequences):
             for key in {**old, **now}:
                 slot = (id(c), key)
                 x, y = before.get(slot, old.get(key, MISSING)), now.get(key, MISSING)
+                if isinstance(y, State):
+                    raise self.disagreement(f"{y} changes in a loop of the graph", hint=DRAW_BEFORE)
                 if slot in before or x is not y:
                     after[slot] = y
                 if x is MISSING:
@@ -240,6 +243,7 @@ class StagedLoops(Branches, Sequences):
         if found.condition is True:
             raise self.refused("a loop that never ends", "let its condition depend on data", node)
         test = condition.close([self.as_value(found.condition)])
+        self.frames[-1].node = node
         results = self.loop_node(first, (condition, test), (body, body.close(last)), turn.every)
         self._settle(plan, found, iter(results), node)
         code = turn.leaving["code"]
@@ -325,6 +329,13 @@ class StagedLoops(Branches, Sequences):
         for k in set(plan) - set(rest):
             del plan[k]
         found.parameters[:] = [p for k in plan for p in own[k]]
+
+
+def _same_items(a: Any, b: Any) -> bool:
+    """Whether these are one thing, or what a deque or a set holds, twice."""
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        return all(x is y for x, y in zip(a, b, strict=True))
+    return a is b
 
 
 def _set_anew(turn: Turn, name: str, why: Poison) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cloud.parse.errors import Place
 from cloud.parse.source import FunctionSource
+from cloud.parse.stateful import STATEFUL, set_state, state_of
 from ir.graph import next_serial
 
 
@@ -59,6 +60,14 @@ class Scope:
 
 
 @dataclass
+class Move:
+    """An object has moved on that nothing sets back. `undone`: the trace goes back to before it."""
+
+    x: Any
+    undone: bool = False
+
+
+@dataclass
 class Region:
     """A stretch of the trace whose writes can be undone, and whose nodes are told from older ones.
 
@@ -71,6 +80,7 @@ class Region:
     written: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
     own: dict[int, Any] = field(default_factory=dict)  # containers made here
     effects: list[Callable[[], None]] = field(default_factory=list)  # output that waits
+    moved: list[Move] = field(default_factory=list)
     kept: bool = False  # what is done in it is not to be undone, where its owner asks
 
     def is_own(self, container: Any) -> bool:
@@ -80,8 +90,13 @@ class Region:
         return id(container) in self.own
 
     def restore(self) -> None:
-        for container, before in self.written.values():
+        for container, before in reversed(self.written.values()):
             replace(container, before)
+        for move in self.moved:
+            move.undone = True
+
+
+KEPT = (Scope, dict, list, set, types.CellType, *STATEFUL)  # beside objects with attributes
 
 
 def contents(container: Any) -> dict[Any, Any]:
@@ -96,6 +111,8 @@ def contents(container: Any) -> dict[Any, Any]:
         return {None: frozenset(container)}
     if isinstance(container, types.CellType):
         return {None: container.cell_contents}
+    if isinstance(container, STATEFUL):
+        return state_of(container)
     return dict(vars(container))
 
 
@@ -108,6 +125,8 @@ def replace(container: Any, held: dict[Any, Any]) -> None:
         container.update(held[None])
     elif isinstance(container, types.CellType):
         container.cell_contents = held[None]
+    elif isinstance(container, STATEFUL):
+        set_state(container, held[None])
     else:
         target = container.vars if isinstance(container, Scope) else container
         target = target if isinstance(target, dict) else vars(target)
@@ -125,5 +144,7 @@ def put(container: Any, key: Any, value: Any) -> None:
         replace(container, {None: value})
     elif isinstance(container, types.CellType):
         container.cell_contents = value
+    elif isinstance(container, STATEFUL):
+        set_state(container, value)
     else:
         vars(container)[key] = value

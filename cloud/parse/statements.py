@@ -14,6 +14,7 @@ from cloud.parse.errors import UnsupportedSyntax
 from cloud.parse.faults import refusing
 from cloud.parse.items import Items
 from cloud.parse.state import MISSING, Scope
+from cloud.parse.stateful import GROWS
 from cloud.parse.structure import described, values_in
 from ir.graph import Value
 
@@ -81,8 +82,11 @@ class Statements(Items):
                 self.set_attribute(x, attr, y)
             case ast.Subscript(value=base, slice=key):
                 x, k = self.expr(base), self.expr(key)
-                y = self._updated(kind, self.item(x, k, s.target), self.expr(s.value))
-                self._set_item(s.target, x, k, y)
+                if not self.has_unknown_mask(k):
+                    y = self._updated(kind, self.item(x, k, s.target), self.expr(s.value))
+                    self._set_item(s.target, x, k, y)
+                else:
+                    self._update_chosen(s.target, x, k, kind, self.expr(s.value))
 
     @refusing("beside a value stand numbers, arrays and values; a list grows by a list")
     def _updated(self, kind: type, old: Any, value: Any) -> Any:
@@ -90,8 +94,11 @@ class Statements(Items):
         if isinstance(old, (list, set, dict)):
             self.touch(old)
             return IN_PLACE[kind](old, self.iterated(value) if isinstance(old, list) else value)
+        if isinstance(old, GROWS):
+            self.touch(old)
+            return IN_PLACE[kind](old, self.iterated(value))
         if isinstance(old, np.ndarray) and not isinstance(value, Value):
-            return BINARY[kind](old, value)
+            return self.made(BINARY[kind](old, value))
         return self.operated(kind, old, value)
 
     def assign(self, target: ast.expr, value: Any) -> None:

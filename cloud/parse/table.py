@@ -11,11 +11,6 @@ from ir.graph import Value
 Handler = Callable[..., Any]
 TABLE: dict[Any, Handler] = {}
 CALLS: dict[type, Handler] = {}
-CHANGES_ITSELF = frozenset(
-    {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
-    | {"update", "setdefault", "popitem", "add", "discard", "difference_update"}
-    | {"intersection_update", "symmetric_difference_update"}
-)
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:

@@ -19,12 +19,14 @@ from ir.graph import Graph
 from ir.passes import common_subexpression, constant_folding, dead_code
 from ir.passes.fold_batch_norm import fold_batch_norm
 from ir.passes.fuse_activation import fuse_activation, fuse_trained_activation
+from ir.passes.fuse_residual import fuse_residual, split_residual
 from ir.passes.layout import layout
 from ir.passes.move_int8 import move_int8
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
+    split_residual,
     constant_folding,
     fuse_pad,
     find_attention,
@@ -60,6 +62,7 @@ def with_allowed(passes: Sequence[Pass], allow: Sequence[str]) -> list[Pass]:
 # For each entry of a model that trains, once it was differentiated. They make no new weights:
 # entries go on sharing theirs.
 LAST_PASSES: tuple[Pass, ...] = (
+    fuse_residual,
     fuse_trained_activation,
     move_int8,
     common_subexpression,

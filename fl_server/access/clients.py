@@ -7,18 +7,17 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, select, true, update
 
 from fl_server import messages as wire
-from fl_server.access.tokens import Tokens
-from fl_server.authority.attestation import attest
+from fl_server.access.tokens import Actor, Tokens
 from fl_server.authority.enrolment import Authority
 from fl_server.authority.registry import Registry
 from fl_server.errors import BadSignature, CertificateNeeded, NotFound, Unauthorised
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.keys import verify
-from fl_server.settings import Settings
+from fl_server.settings import Settings, check_name
 from fl_server.storage import audit
 from fl_server.storage.store import Store
 from fl_server.storage.tables import clients, facts
@@ -50,6 +49,9 @@ class Caller:
     def tenant(self) -> str:
         return self.certificate.subject.tenant
 
+    def sees(self, tenant: str) -> bool:
+        return self.tenant == tenant
+
 
 class Clients:
     """The enrolled clients of a server."""
@@ -69,43 +71,62 @@ class Clients:
         authority = self._authority
         return authority.public(within) if isinstance(authority, Registry) else authority.public
 
-    def enrol(self, request: wire.Enrol) -> wire.Enrolled | None:
-        """A certificate for a new identity, or again the one it has; a new one when that runs out.
-        None while an authority apart from the server has yet to sign it.
+    def sponsor(self, request: wire.Enrol) -> tuple[Actor, str]:
+        """Whose token lets a device in, and the tenant that it will be of.
 
-        The evidence is a token; a hook may want more.
-        raises Unauthorised, Forbidden, BadSignature
+        raises Unauthorised, Forbidden, BadSignature, SettingsError
         """
-        actor = self._tokens.actor(request.evidence.decode("latin-1"))
+        actor = self._tokens.actor(request.token.decode("latin-1"))
         actor.check("enrol")
-        tenant = actor.tenant or self._settings.tenant
-        verify(request.public_key, labels.ENROL, request.signed, request.signature, "enrolment")
-        if isinstance(self._authority, Authority):
-            attest(self._settings.attest, request, tenant)
+        request.asked.verify()
+        check_name("population", request.population)
+        return actor, actor.tenant or self._settings.tenant
+
+    def enrol(self, request: wire.Enrol, address: str = "") -> wire.Enrolled | None:
+        """A certificate for a new identity, or again the one it has; a new one when that runs out.
+        None while an authority apart from the server has yet to sign it. Whether a hook wants more
+        than a token is the caller's to ask (authority/attestation.py).
+
+        address: where the request came from, for the audit log
+        raises Unauthorised, Forbidden, BadSignature, SettingsError
+        """
+        actor, tenant = self.sponsor(request)
         with self._store.begin() as db:
             found = db.execute(
                 select(clients).where(clients.c.public_key == request.public_key)
             ).first()
-            if found is not None and found.revoked:
-                raise Unauthorised("this identity is revoked")
             if found is not None:
-                if found.population != request.population:
-                    raise Unauthorised(f"this identity is of population {found.population}")
-                if found.certificate:
-                    certificate = Certificate.from_bytes(found.certificate)
-                    if certificate.subject.tenant != tenant:
-                        raise Unauthorised("this identity is another tenant's")
-                    if self._settings.clock() < certificate.subject.not_after:
-                        return wire.Enrolled(certificate, self.authority_public(db))
-                return self._certify(db, found.id, tenant, request)
-            values = {"public_key": request.public_key, "population": request.population}
-            inserted = db.execute(clients.insert().values(certificate=b"", **values))
-            (client,) = inserted.inserted_primary_key or (0,)
+                kept = self._known(db, found, tenant, request)
+                return kept or self._certify(db, found.id, tenant, request)
             where = {"tenant": tenant, "population": request.population}
-            what = "enrolled a client"
+            values = {"public_key": request.public_key, "certificate": b"", **where}
+            (client,) = db.execute(clients.insert().values(**values)).inserted_primary_key or (0,)
+            told = {"client": client, "from": address, **where}
             now = self._settings.clock()
-            audit.append(self._store, db, now, actor.name, what, client=client, **where)
+            audit.append(self._store, db, now, actor.name, "enrolled a client", **told)
             return self._certify(db, client, tenant, request)
+
+    def _known(
+        self, db: Connection, found: Row[Any], tenant: str, request: wire.Enrol
+    ) -> wire.Enrolled | None:
+        """What an identity that was here before has already, None if it needs a certificate.
+
+        raises Unauthorised
+        """
+        if found.revoked:
+            raise Unauthorised("this identity is revoked")
+        if found.tenant not in ("", tenant):
+            raise Unauthorised("this identity is another tenant's")
+        if found.population != request.population:
+            raise Unauthorised(f"this identity is of population {found.population}")
+        if not found.tenant:
+            this = clients.c.id == found.id
+            db.execute(update(clients).where(this).values(tenant=tenant))
+        if found.certificate:
+            certificate = Certificate.from_bytes(found.certificate)
+            if self._settings.clock() < certificate.subject.not_after:
+                return wire.Enrolled(certificate, self.authority_public(db))
+        return None
 
     def authenticate(
         self, header: str, method: str, target: str, body: bytes, part: wire.Part | None = None
@@ -143,7 +164,7 @@ class Clients:
     ) -> wire.Enrolled | None:
         now, days = self._settings.clock(), self._settings.certificate_days
         if isinstance(self._authority, Registry):
-            self._authority.ask(db, client, tenant, request.to_bytes(), now)
+            self._authority.ask(db, client, tenant, request.asked, now)
             return None
         certificate = self._authority.certify(
             client, request.public_key, tenant, request.population, now, days
@@ -173,15 +194,28 @@ class Clients:
         """The certificate of an enrolled client.     raises NotFound"""
         with self._store.read(within) as db:
             found = db.scalar(select(clients.c.certificate).where(clients.c.id == client))
-        if found is None:
-            raise NotFound(f"there is no client {client}")
+        if not found:
+            raise NotFound(f"there is no client {client} with a certificate")
         return Certificate.from_bytes(found)
 
+    def tenant(self, client: int) -> str:
+        """Whose an enrolled client is, with a certificate or without.     raises NotFound"""
+        with self._store.read() as db:
+            found: str | None = db.scalar(select(clients.c.tenant).where(clients.c.id == client))
+        if found is None:
+            raise NotFound(f"there is no client {client}")
+        return found
+
     def revoke(self, client: int) -> None:
-        """Let a client in no longer.     raises NotFound"""
-        self.certificate(client)
+        """Let a client in no longer, or not at all if it waits for a certificate.
+
+        raises NotFound
+        """
+        self.tenant(client)
         with self._store.begin() as db:
             db.execute(update(clients).where(clients.c.id == client).values(revoked=True))
+            if isinstance(self._authority, Registry):
+                self._authority.forget(db, client)
             number = int(db.scalar(_number_query) or 0) + 1
             db.execute(facts.delete().where(facts.c.name == _REVOCATION_NUMBER))
             db.execute(facts.insert().values(name=_REVOCATION_NUMBER, value=str(number)))
@@ -195,21 +229,27 @@ class Clients:
             revoked = set(db.scalars(select(clients.c.id).where(clients.c.revoked)))
         return self._authority.revoke(number, revoked)
 
-    def fleet(self) -> dict[str, int]:
-        """Clients that are enrolled, were heard of in the last day and hour, and are revoked."""
+    def fleet(self, tenant: str = "") -> dict[str, int]:
+        """Clients that are enrolled, were heard of in the last day and hour, and are revoked: those
+        of a tenant, or all."""
         now, number = self._settings.clock(), func.count()
         asked = {"enrolled": clients.c.revoked.is_(False), "revoked": clients.c.revoked}
         # Devices count in nanoseconds of their clocks, so a counter tells when they last called.
         for name, seconds in (("day", 86400), ("hour", 3600)):
             asked[name] = clients.c.counter >= int((now - seconds) * 10**9)
         with self._store.read() as db:
-            return {name: int(db.scalar(select(number).where(w)) or 0) for name, w in asked.items()}
+            queries = {name: select(number).where(w, _of(tenant)) for name, w in asked.items()}
+            return {name: int(db.scalar(query) or 0) for name, query in queries.items()}
 
-    def count(self) -> int:
-        """Enrolled clients that are not revoked."""
+    def count(self, tenant: str = "") -> int:
+        """Enrolled clients that are not revoked: those of a tenant, or all."""
         with self._store.read() as db:
-            query = select(func.count()).where(clients.c.revoked.is_(False))
+            query = select(func.count()).where(clients.c.revoked.is_(False), _of(tenant))
             return int(db.scalar(query) or 0)
+
+
+def _of(tenant: str) -> ColumnElement[bool]:
+    return clients.c.tenant == tenant if tenant else true()
 
 
 def _check(row: Row[Any] | None, client: int, signed: bytes, signature: bytes) -> Row[Any]:

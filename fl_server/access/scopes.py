@@ -12,3 +12,6 @@ SCOPES = {
     "audit:read": "the audit log",
     "metrics": "the metrics",
 }
+
+# These are of the whole server, and so of no token of a tenant's.
+OF_ALL_TENANTS = ("ca", "audit:read")

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from fl_server.access.scopes import SCOPES
+from fl_server.access.scopes import OF_ALL_TENANTS, SCOPES
 from fl_server.errors import Forbidden, NotFound, ProtocolError, SettingsError, Unauthorised
-from fl_server.settings import Settings
+from fl_server.settings import Settings, check_name
 from fl_server.storage.store import Store
 from fl_server.storage.tables import tokens as table
 
@@ -21,16 +21,20 @@ _PREFIX = "ms_"
 
 @dataclass(frozen=True)
 class Actor:
-    """Who asks: `tenant` is empty for one who is of none, and may see all."""
+    """Who asks: `tenant` is empty for one who is of none, and may see all. `until`: seconds since
+    1970 at which the token runs out, None if it does not."""
 
     name: str
     scopes: frozenset[str]
     tenant: str = ""
+    until: float | None = None
 
     def check(self, scope: str) -> None:
         """raises Forbidden"""
         if _ALL not in self.scopes and scope not in self.scopes:
             raise Forbidden(f"token {self.name} is not good for {scope}")
+        if self.tenant and scope in OF_ALL_TENANTS:
+            raise Forbidden(f"token {self.name} is of one tenant, {scope} of all")
 
     def sees(self, tenant: str) -> bool:
         return self.tenant in ("", tenant)
@@ -49,25 +53,31 @@ class Tokens:
             enrol_token: Actor("enrol.token", frozenset({"enrol"}), settings.tenant),
         }
 
-    def create(self, name: str, scopes: list[str], tenant: str, days: float | None) -> str:
-        """A new token, which nobody can read again.     raises SettingsError, ProtocolError"""
-        if not name.isprintable() or not 1 <= len(name) <= 64:
-            raise SettingsError(f"token {name!r}: want a name of 1 to 64 characters")
-        for scope in scopes:
-            if scope not in SCOPES:
-                raise SettingsError(f"no scope {scope!r}; there are {', '.join(SCOPES)}")
-        if not scopes:
-            raise SettingsError(f"token {name} is good for nothing; want scopes")
-        if days is not None and not 0 < days <= 36500:
-            raise SettingsError(f"days is {days}, want a number above 0")
+    def create(
+        self,
+        name: str,
+        scopes: list[str],
+        tenant: str,
+        days: float | None,
+        maker: Actor | None = None,
+    ) -> str:
+        """A new token, which nobody can read again. It is good for no more and no longer than the
+        token of its `maker`, None for one who may all; without days it runs out with that.
+
+        raises SettingsError, ProtocolError, Forbidden
+        """
+        _check(name, scopes, tenant, days)
         secret, now = _PREFIX + self._settings.random(24).hex(), self._settings.clock()
+        expires_at = None if days is None else now + days * 86400
+        if maker is not None:
+            tenant, expires_at = _within(maker, scopes, tenant, expires_at)
         row: dict[str, Any] = {
             "name": name,
             "digest": _digest(secret),
             "scopes": " ".join(sorted(set(scopes))),
         }
         row |= {"tenant": tenant, "created_at": now, "revoked": False}
-        row |= {"expires_at": None if days is None else now + days * 86400}
+        row |= {"expires_at": expires_at}
         with self._store.begin() as db:
             if db.execute(select(table).where(table.c.name == name)).first():
                 raise ProtocolError(f"there is a token {name} already")
@@ -112,13 +122,44 @@ class Tokens:
             raise Unauthorised("a token of this server is needed")
         if (state := self._state(row)) != "valid":
             raise Unauthorised(f"token {row.name} is {state}")
-        return Actor(row.name, frozenset(row.scopes.split()), row.tenant)
+        return Actor(row.name, frozenset(row.scopes.split()), row.tenant, row.expires_at)
 
     def _state(self, row: Row[Any]) -> str:
         if row.revoked:
             return "revoked"
         expired = row.expires_at is not None and self._settings.clock() >= row.expires_at
         return "expired" if expired else "valid"
+
+
+def _check(name: str, scopes: list[str], tenant: str, days: float | None) -> None:
+    """raises SettingsError"""
+    if not name.isprintable() or not 1 <= len(name) <= 64:
+        raise SettingsError(f"token {name[:80]!r}: want a name of 1 to 64 characters")
+    if tenant:
+        check_name("tenant", tenant)
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise SettingsError(f"no scope {scope[:80]!r}; there are {', '.join(SCOPES)}")
+        if tenant and scope in OF_ALL_TENANTS:
+            raise SettingsError(f"scope {scope} is of all tenants, not of {tenant}")
+    if not scopes:
+        raise SettingsError(f"token {name} is good for nothing; want scopes")
+    if days is not None and not 0 < days <= 36500:
+        raise SettingsError(f"days is {days}, want a number above 0")
+
+
+def _within(
+    maker: Actor, scopes: list[str], tenant: str, expires_at: float | None
+) -> tuple[str, float | None]:
+    """The tenant and the end of a token that somebody makes who has one.     raises Forbidden"""
+    for scope in scopes:
+        maker.check(scope)
+    if maker.tenant and tenant not in ("", maker.tenant):
+        raise Forbidden(f"token {maker.name} makes tokens of {maker.tenant} alone")
+    if maker.until is not None and expires_at is not None and expires_at > maker.until:
+        days = (expires_at - maker.until) / 86400
+        raise Forbidden(f"token {maker.name} runs out {days:.3g} days before the one it is to make")
+    return maker.tenant or tenant, maker.until if expires_at is None else expires_at
 
 
 def bearer(header: str) -> str:

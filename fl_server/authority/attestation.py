@@ -2,43 +2,105 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import os
+import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from fl_server import messages as wire
-from fl_server.errors import SettingsError, Unauthorised
+from fl_server.errors import HookFailed, SettingsError, TooMany, Unauthorised
 
-_TIMEOUT_S = 30.0
+_log = logging.getLogger(__name__)
+# So many devices are looked at together, and so many more wait for that.
+_AT_ONCE, _MOST_WAITING = 8, 64
 
 
-def attest(command: Sequence[str], request: wire.Enrol, tenant: str) -> None:
+class Attestor:
+    """The hook of a server, in threads of its own: what it takes is taken from no other request.
+
+    command: none where it is empty · limit_s: how long it may take for one device
+    """
+
+    def __init__(self, command: Sequence[str], limit_s: float) -> None:
+        check_command(command)
+        self._command, self._limit_s = command, limit_s
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "attestation")
+        self._count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._command)
+
+    async def check(self, asked: wire.Asked, tenant: str) -> None:
+        """Nothing, if the device may enrol.     raises Unauthorised, HookFailed, TooMany"""
+        if self._count >= _AT_ONCE + _MOST_WAITING:
+            raise TooMany(f"{self._count} devices wait for the attestation hook", 1.0)
+        self._count += 1
+        try:
+            arguments = self._command, asked, tenant, self._limit_s
+            await asyncio.get_running_loop().run_in_executor(self._threads, attest, *arguments)
+        except HookFailed as error:
+            _log.error("%s", error)
+            # What the command is called is nobody else's business.
+            raise HookFailed("the attestation cannot be looked at now; come again") from None
+        finally:
+            self._count -= 1
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Nothing, if there is such a command, or none is wanted.     raises SettingsError"""
+    if command and shutil.which(command[0]) is None:
+        raise SettingsError(f"attestation: {command[0]}: no command that can be run")
+
+
+def attest(command: Sequence[str], asked: wire.Asked, tenant: str, limit_s: float = 30.0) -> None:
     """Nothing, if the command ends with 0. It reads a line of JSON: the device's key, population
-    and tenant, and its evidence in hexadecimal, such as an attestation of the platform's.
+    and tenant, and its attestation in hexadecimal, which is empty where it sent none.
 
-    raises Unauthorised, SettingsError
+    raises Unauthorised, HookFailed where the command does not run or takes longer than `limit_s`
     """
     if not command:
         return
-    asked = {
-        "public_key": request.public_key.hex(),
-        "population": request.population,
+    told = {
+        "public_key": asked.public_key.hex(),
+        "population": asked.population,
         "tenant": tenant,
-        "evidence": request.evidence.hex(),
+        "attestation": asked.attestation.hex(),
     }
+    code, said = _run(command, json.dumps(told) + "\n", limit_s)
+    if code:
+        why = " ".join(said.split())[:200] or f"exit code {code}"
+        raise Unauthorised(f"the attestation is refused: {why}")
+
+
+def _run(command: Sequence[str], line: str, limit_s: float) -> tuple[int, str]:
+    """How a command ended, and what it wrote to standard error."""
     try:
-        done = subprocess.run(
+        # In a group of its own: what it has started ends with it.
+        process = subprocess.Popen(
             command,
-            input=json.dumps(asked) + "\n",
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SettingsError(f"attestation: {command[0]}: {error}") from None
-    if done.returncode:
-        why = " ".join(done.stderr.split())[:200] or f"exit code {done.returncode}"
-        raise Unauthorised(f"the attestation is refused: {why}")
+    except OSError as error:
+        raise HookFailed(f"attestation: {command[0]}: {error.strerror or error}") from None
+    with process:
+        try:
+            _, said = process.communicate(line, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise HookFailed(f"attestation: {command[0]}: no answer in {limit_s:g} s") from None
+    return process.returncode, said

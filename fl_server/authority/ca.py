@@ -1,15 +1,15 @@
 """An enrolment authority in a folder of its own, away from the server: its keys, and all it signed.
 
 The folder holds `ca.key` (encrypted where there is a passphrase), `ca.pub` and `ca.crl` for servers
-and devices, `handovers` from older keys, and `issued.jsonl`, a line for each certificate.
+and devices, `handovers` from older keys, and `issued.jsonl` (issued.py).
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from fl_server import messages as wire
 from fl_server.authority.attestation import attest
 from fl_server.authority.enrolment import Authority
 from fl_server.authority.handover import Handover, hand_over, parse_chain
-from fl_server.errors import FlError, SettingsError, Unauthorised
-from fl_server.secagg import labels
+from fl_server.authority.issued import Issued
+from fl_server.errors import FlError, Malformed, SettingsError, Unauthorised
 from fl_server.secagg.certificate import Certificate, RevocationList
-from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes, verify
+from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes
 from fl_server.storage.files import write_file
 
 
@@ -34,7 +34,7 @@ class Request:
 
     client: int
     tenant: str
-    message: wire.Enrol
+    message: wire.Asked
 
 
 class CertificateAuthority:
@@ -76,15 +76,16 @@ class CertificateAuthority:
     def certify(
         self, asked: Request, now: float, days: int, command: Sequence[str] = ()
     ) -> Certificate:
-        """A certificate for one device; `command` decides about its evidence.
+        """A certificate for one device; `command` decides about its attestation.
 
-        raises BadSignature, Unauthorised where the device, or the server that asks for it, may not
+        raises BadSignature, Unauthorised where the device, or the server that asks for it, may not,
+        HookFailed where the command cannot tell
         """
         message = asked.message
-        verify(message.public_key, labels.ENROL, message.signed, message.signature, "enrolment")
+        message.verify()
         if asked.client in self.revoked:
             raise Unauthorised(f"client {asked.client} is revoked")
-        owner = self._issued().get(asked.client)
+        owner = self._issued.owner(asked.client)
         if owner not in (None, message.public_key.hex()):
             raise Unauthorised(f"client {asked.client} is another device: {owner}")
         attest(command, message, asked.tenant)
@@ -123,7 +124,7 @@ class CertificateAuthority:
         return {
             "public": self.public.hex(),
             "key": len(self.handovers) + 1,
-            "issued": len(self._issued()),
+            "issued": len(self._issued),
             "revocation_list": self.revocations.revoked.number,
             "revoked": sorted(self.revoked),
         }
@@ -146,28 +147,24 @@ class CertificateAuthority:
         write_file(self.folder / "ca.pub", self.public.hex().encode() + b"\n", mode=0o644)
         write_file(self.folder / "ca.crl", self.revocations.to_bytes(), mode=0o644)
 
-    def _issued(self) -> dict[int, str]:
-        """Whose key each client has."""
-        entries = (json.loads(line) for line in _read(self.folder / "issued.jsonl").splitlines())
-        return {entry["client"]: entry["public_key"] for entry in entries}
+    @cached_property
+    def _issued(self) -> Issued:
+        return Issued(self.folder / "issued.jsonl")  # read when it is needed: it may be long
 
     def _note(self, asked: Request, now: float, days: int) -> None:
         entry = {"client": asked.client, "public_key": asked.message.public_key.hex()}
         entry |= {"tenant": asked.tenant, "population": asked.message.population}
         entry |= {"at": round(now, 3), "days": days}
-        with open(self.folder / "issued.jsonl", "ab") as file:
-            file.write(json.dumps(entry).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._issued.add(entry)
 
 
 def parse_request(entry: dict[str, Any]) -> Request:
-    """A request as a server tells it.     raises SettingsError"""
+    """A request as a server tells it.     raises Malformed"""
     try:
-        message = wire.Enrol.from_bytes(bytes.fromhex(entry["message"]))
+        message = wire.Asked.from_bytes(bytes.fromhex(entry["message"]))
         return Request(int(entry["client"]), str(entry["tenant"]), message)
     except (KeyError, ValueError, TypeError, FlError) as error:
-        raise SettingsError(f"no request for a certificate: {error}") from None
+        raise Malformed(f"no request for a certificate: {error}") from None
 
 
 def _read(path: Path) -> bytes:

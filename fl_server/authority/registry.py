@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
+from fl_server import messages as wire
 from fl_server.authority.handover import Handover, follow, parse_chain
 from fl_server.errors import BadCertificate, RoundFailed
 from fl_server.secagg import labels
@@ -16,6 +17,8 @@ from fl_server.storage.store import Store
 from fl_server.storage.tables import clients, enrolments, facts
 
 _CHAIN, _REVOCATIONS = "handovers", "revocations"
+# So many requests are told, and so many certificates sent, at a time.
+BATCH = 100
 
 
 class Registry:
@@ -64,28 +67,40 @@ class Registry:
                 db.execute(update(clients).values(certificate=b""))
         return newest != before
 
-    def ask(self, db: Connection, client: int, tenant: str, message: bytes, now: float) -> None:
+    def ask(self, db: Connection, client: int, tenant: str, asked: wire.Asked, now: float) -> None:
         """Have a device wait for its certificate, in the caller's transaction."""
-        db.execute(delete(enrolments).where(enrolments.c.client == client))
-        row = {"client": client, "tenant": tenant, "message": message, "asked_at": now}
+        self.forget(db, client)
+        row = {"client": client, "tenant": tenant, "message": asked.to_bytes(), "asked_at": now}
         db.execute(enrolments.insert().values(**row))
 
-    def requests(self, most: int = 1000) -> dict[str, Any]:
-        """Who waits, and who was revoked here."""
+    def forget(self, db: Connection, client: int) -> None:
+        """Have a device wait no longer, in the caller's transaction."""
+        db.execute(delete(enrolments).where(enrolments.c.client == client))
+
+    def requests(self, after: int = -1, most: int = BATCH) -> dict[str, Any]:
+        """The first who wait of those numbered above `after`, who was revoked here, and the key and
+        the list of the authority that are known here."""
+        query = select(enrolments).where(enrolments.c.client > after)
         with self._store.read() as db:
-            rows = db.execute(select(enrolments).order_by(enrolments.c.asked_at).limit(most)).all()
+            rows = db.execute(query.order_by(enrolments.c.client).limit(most)).all()
             revoked = db.scalars(select(clients.c.id).where(clients.c.revoked)).all()
+            kept = self._fact(_REVOCATIONS, db)
+            number = RevocationList.from_bytes(kept).revoked.number if kept else 0
+            public = self.public(db).hex()
         waiting = [
             {"client": row.client, "tenant": row.tenant, "message": row.message.hex()}
             for row in rows
         ]
-        return {"requests": waiting, "revoked": sorted(revoked)}
+        known = {"public": public, "revocation_list": number}
+        return {"requests": waiting, "revoked": sorted(revoked), **known}
 
-    def answer(self, certificates: list[bytes], refused: list[int]) -> None:
-        """Take certificates, each checked; those refused wait no longer.
+    def answer(self, certificates: list[bytes], refused: list[int]) -> list[int]:
+        """Take certificates, each checked, of the clients that come out; those refused wait no
+        longer.
 
         raises Malformed, BadSignature, BadCertificate
         """
+        certified: list[int] = []
         with self._store.begin() as db:
             public = self.public(db)
             for data in certificates:
@@ -98,8 +113,10 @@ class Registry:
                 done = db.execute(update(clients).where(this).values(certificate=data))
                 if not done.rowcount:
                     raise BadCertificate(f"{who}: no client of this server", [subject.client])
-                refused = [*refused, subject.client]
-            db.execute(delete(enrolments).where(enrolments.c.client.in_(refused)))
+                certified.append(subject.client)
+            over = enrolments.c.client.in_([*certified, *refused])
+            db.execute(delete(enrolments).where(over))
+        return certified
 
     def _fact(self, name: str, within: Connection | None) -> bytes:
         with self._store.read(within) as db:

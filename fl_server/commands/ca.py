@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
+import random
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from fl_server.authority.ca import CertificateAuthority, parse_request
-from fl_server.console import parser_of, printable, progress, read_word
-from fl_server.errors import FlError, ServerUnreachable, SettingsError
+from fl_server.authority.attestation import check_command
+from fl_server.authority.ca import CertificateAuthority, Request, parse_request
+from fl_server.console import add_tls, parser_of, printable, progress, read_word
+from fl_server.errors import (
+    FlError,
+    HookFailed,
+    Malformed,
+    ServerRefused,
+    ServerUnreachable,
+    SettingsError,
+)
 from fl_server.operator import Operator
+from fl_server.secagg.certificate import Certificate
+
+# A server that is away is asked again after a pause that grows from --watch to this.
+_LONGEST_PAUSE_S = 300.0
 
 _EXAMPLES = """\
   ms-serve ca init --ca ca                    makes ca.key, ca.pub and ca.crl
@@ -33,7 +50,7 @@ def ca_parser() -> argparse.ArgumentParser:
     parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help="of the key")
     parser.add_argument("--server", metavar="URL", help="of sign: the server")
     parser.add_argument("--token", default="", help="of sign: one of the server's, scope ca")
-    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; who vouches for the server")
+    add_tls(parser)
     parser.add_argument(
         "--attest", default="", metavar="COMMAND", help="decides about a device (docs/operation.md)"
     )
@@ -47,8 +64,15 @@ def ca(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open(options: argparse.Namespace) -> CertificateAuthority:
-    return CertificateAuthority(options.ca, _passphrase(options))
+@contextmanager
+def _opened(options: argparse.Namespace) -> Iterator[CertificateAuthority]:
+    """The authority, which no other command changes meanwhile."""
+    passphrase = _passphrase(options)
+    if not options.ca.is_dir():
+        raise SettingsError(f"{options.ca}/ca.key: not there; ms-serve ca init makes an authority")
+    with (options.ca / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield CertificateAuthority(options.ca, passphrase)
 
 
 def _init(options: argparse.Namespace) -> None:
@@ -57,60 +81,131 @@ def _init(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    print(json.dumps(_open(options).describe(), indent=1))
+    with _opened(options) as authority:
+        print(json.dumps(authority.describe(), indent=1))
 
 
 def _revoke(options: argparse.Namespace) -> None:
     if not options.client:
         raise SettingsError("ca revoke: want the numbers of clients")
-    revoked = _open(options).revoke(set(options.client)).revoked
+    for client in options.client:
+        if not _is_client(client):
+            raise SettingsError(f"ca revoke: {client}, want the number of a client")
+    with _opened(options) as authority:
+        revoked = authority.revoke(set(options.client)).revoked
     print(f"list {revoked.number}: {len(revoked.serials)} revoked")
 
 
 def _rotate(options: argparse.Namespace) -> None:
-    authority = _open(options)
-    link = authority.rotate(os.urandom)
-    print(f"key {link.number}: {authority.public.hex()}")
+    with _opened(options) as authority:
+        link = authority.rotate(os.urandom)
+        print(f"key {link.number}: {authority.public.hex()}")
 
 
 def _sign(options: argparse.Namespace) -> None:
     if not options.server:
         raise SettingsError("ca sign: want --server and --token")
-    authority, pause = _open(options), threading.Event()
-    with Operator(options.server, options.token, tls_ca=options.tls_ca) as operator:
-        while True:
-            try:
-                sign(authority, operator, options.days, shlex.split(options.attest))
-            except ServerUnreachable as error:
-                if options.watch is None:
-                    raise
-                progress(f"ms-serve ca: {error}")
-            if options.watch is None:
-                return
-            pause.wait(options.watch)
+    command = shlex.split(options.attest)
+    check_command(command)
+    tls = options.tls_ca, options.tls_cert
+    with Operator(options.server, options.token, *tls) as operator:
+
+        def once() -> None:
+            with _opened(options) as authority:  # anew: others revoke and rotate meanwhile
+                sign(authority, operator, options.days, command)
+
+        if options.watch is None:
+            once()
+        else:
+            keep_on(once, options.watch, threading.Event())
+
+
+def keep_on(work: Callable[[], None], every_s: float, stop: threading.Event) -> None:
+    """Work again and again until `stop` is set; later and later while the server is away.
+
+    raises FlError where it is not that, and would go wrong again
+    """
+    failures = 0
+    while not stop.is_set():
+        try:
+            work()
+            failures = 0
+        except (ServerUnreachable, ServerRefused, Malformed) as error:
+            # What a server refuses that is there and well, it would refuse again.
+            if isinstance(error, ServerRefused) and error.status < 500 and error.status != 429:
+                raise
+            failures += 1
+            progress(f"ms-serve ca: {error}")
+        longest = max(every_s, _LONGEST_PAUSE_S)
+        pause = min(every_s * 2.0 ** min(failures, 30), longest)
+        stop.wait(pause * random.uniform(0.75, 1.0) if failures else pause)
 
 
 def sign(
-    authority: CertificateAuthority, operator: Operator, days: int, command: list[str]
+    authority: CertificateAuthority, operator: Operator, days: int, command: Sequence[str]
 ) -> tuple[int, int]:
-    """Hand in all that a server waits for; how many devices were certified and refused."""
+    """Hand in all that a server waits for; how many devices were certified and refused. A device
+    that the command cannot tell about goes on waiting.
+
+    raises ServerUnreachable, ServerRefused, Malformed, SettingsError
+    """
     found = operator.ca_requests()
-    authority.revoke(set(map(int, found["revoked"])))
-    operator.ca_publish(authority.handovers, authority.revocations)
+    authority.revoke(_numbers(found["revoked"]))
+    newest = authority.public.hex(), authority.revocations.revoked.number
+    if (found["public"], found["revocation_list"]) != newest:
+        operator.ca_publish(authority.handovers, authority.revocations)
+    certified, refused, last = 0, 0, -1
+    while asked := [parse_request(entry) for entry in _listed(found["requests"])]:
+        numbers = [last, *(request.client for request in asked)]
+        if not all(a < b for a, b in pairwise(numbers)):
+            raise Malformed("the server tells requests in no order")
+        last = numbers[-1]
+        certificates, none = _decide(authority, asked, days, command)
+        if certificates or none:
+            operator.ca_answer(certificates, none)
+        certified, refused = certified + len(certificates), refused + len(none)
+        found = operator.ca_requests(last)
+    if certified or refused:
+        print(f"{certified} certified, {refused} refused", flush=True)
+    return certified, refused
+
+
+def _decide(
+    authority: CertificateAuthority, asked: list[Request], days: int, command: Sequence[str]
+) -> tuple[list[Certificate], list[int]]:
     certificates, refused = [], []
-    for entry in found["requests"]:
-        asked = parse_request(entry)
+    for request in asked:
         try:
-            certificates.append(authority.certify(asked, time.time(), days, command))
+            certificates.append(authority.certify(request, time.time(), days, command))
         except SettingsError:
             raise
+        except HookFailed as error:
+            progress(printable(f"client {request.client} waits: {error}"))
         except FlError as error:
-            refused.append(asked.client)
-            progress(printable(f"client {asked.client} refused: {error}"))
-    operator.ca_answer(certificates, refused)
-    if certificates or refused:
-        print(f"{len(certificates)} certified, {len(refused)} refused", flush=True)
-    return len(certificates), len(refused)
+            refused.append(request.client)
+            progress(printable(f"client {request.client} refused: {error}"))
+    return certificates, refused
+
+
+def _listed(found: Any) -> list[Any]:
+    """raises Malformed"""
+    if not isinstance(found, list):
+        raise Malformed("the server tells no list of who waits, or of who is revoked")
+    return found
+
+
+def _numbers(found: Any) -> set[int]:
+    """Numbers of clients as a server tells them.     raises Malformed"""
+    for number in _listed(found):
+        if not _is_client(number):
+            raise Malformed(
+                f"the server says that {number!r} is revoked; want the number of a client"
+            )
+    return set(found)
+
+
+def _is_client(number: Any) -> bool:
+    return isinstance(number, int) and 0 <= number < 2**31
 
 
 def _passphrase(options: argparse.Namespace) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl_server.access.scopes import SCOPES
-from fl_server.console import parser_of, printable, read_word
+from fl_server.console import add_tls, parser_of, printable, progress, read_word
 from fl_server.errors import MissingExtra, SettingsError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def words() -> dict[str, Word]:
         "status": (_status_parser, _show_status),
         "evaluate": (_evaluate_parser, _evaluate),
         "rollback": (_rollback_parser, _roll_back),
+        "stop": (_stop_parser, _stop),
+        "revoke": (_revoke_parser, _revoke),
         "token": (_token_parser, _tokens),
         "audit": (_audit_parser, _audit),
         "ca": (_ca_parser, _ca),
@@ -55,17 +57,49 @@ def _rollback_parser() -> argparse.ArgumentParser:
     return _add_server(parser)
 
 
+def _stop_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve stop", "End a task; its open round fails.", EXAMPLES)
+    parser.add_argument("name", help="the task")
+    return _add_server(parser)
+
+
+def _revoke_parser() -> argparse.ArgumentParser:
+    parser = parser_of("ms-serve revoke", "Let devices in no longer.", EXAMPLES)
+    parser.add_argument("client", nargs="+", type=int, help="their numbers (ms-serve audit)")
+    return _add_server(parser)
+
+
+def _stop(options: argparse.Namespace) -> int:
+    with _operator(options) as operator:
+        show(operator.stop(options.name), options.json)
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    with _operator(options) as operator:
+        for client in options.client:
+            operator.revoke(client)
+    print(f"{len(options.client)} revoked")
+    return 0
+
+
 def _evaluate(options: argparse.Namespace) -> int:
     with _operator(options) as operator:
         settings = dict(options.set)
         status = operator.evaluate(options.name, options.of, options.weights, **settings)
-    show(status, options.json)
+    _show_made(status, options.json)
     return 0
 
 
 def _roll_back(options: argparse.Namespace) -> int:
     with _operator(options) as operator:
-        show(operator.roll_back(options.name, options.weights), options.json)
+        status = operator.roll_back(options.name, options.weights)
+    if status["state"] != "running":
+        progress(
+            f"ms-serve: warning: task {status['name']} is {status['state']}: weights "
+            f"{options.weights} are its newest now, and no round goes on from them"
+        )
+    show(status, options.json)
     return 0
 
 
@@ -158,7 +192,7 @@ def _add_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--server", default="http://127.0.0.1:8440", metavar="URL", help="(%(default)s)"
     )
     parser.add_argument("--token", default="", help="else read from the folder's admin.token")
-    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; who vouches for the server")
+    add_tls(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
     return parser
 
@@ -176,8 +210,14 @@ def _create_task(options: argparse.Namespace) -> int:
     settings = {"rounds": options.rounds, **dict(options.set)}
     with _operator(options) as operator:
         status = operator.create_task(options.name, model, weights, **settings)
-    show(status, options.json)
+    _show_made(status, options.json)
     return 0
+
+
+def _show_made(status: dict[str, Any], as_json: bool) -> None:
+    for warning in status.get("warnings", ()):
+        progress(f"ms-serve: warning: task {status['name']}: {warning}")
+    show(status, as_json)
 
 
 def _show_status(options: argparse.Namespace) -> int:
@@ -250,7 +290,7 @@ def _operator(options: argparse.Namespace) -> Operator:
         from fl_server.operator import Operator
     except ImportError as error:
         raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
-    return Operator(options.server, _token(options), options.tls_ca)
+    return Operator(options.server, _token(options), options.tls_ca, options.tls_cert)
 
 
 def _token(options: argparse.Namespace) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from fl_server.address import tls_context
 from fl_server.conditions import Conditions
-from fl_server.console import exit_code, key_of, parser_of, printable, progress
+from fl_server.console import add_tls, exit_code, key_of, parser_of, printable, progress
 from fl_server.device.device import Device, Report
 from fl_server.device.trainer import MOST_MEMORY_BYTES, TIMEOUT_S, LiteTrainer, load_examples
+from fl_server.errors import SettingsError
+from fl_server.messages import MOST_ATTESTATION
 from fl_server.secagg.policy import COHORT_FLOOR, Policy
 from fl_server.secagg.run import Stage
 
@@ -29,14 +33,13 @@ def client(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--authority", required=True, metavar="KEY", help="64 hex digits or a file")
     parser.add_argument("--data", type=Path, required=True, metavar="D.npz", help="array per input")
     parser.add_argument("--enrol-token", default="", help="wanted the first time")
-    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; who vouches for the server")
     parser.add_argument(
-        "--tls-cert",
-        nargs=2,
-        default=[],
-        metavar="FILE",
-        help="PEM; our certificate and its key, where the server asks for one",
+        "--attest",
+        default="",
+        metavar="COMMAND",
+        help="writes an attestation of the public key, which is its last argument in hexadecimal",
     )
+    add_tls(parser)
     parser.add_argument("--population", default="default", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, help="how many to finish; for ever if absent")
     parser.add_argument("--epochs", type=int, default=1, help="each round (%(default)s)")
@@ -107,11 +110,27 @@ def _client(options: argparse.Namespace) -> int:
         tell=progress,
         conditions=lambda: conditions,
         tls=tls_context(options.tls_ca, options.tls_cert),
+        attest=lambda key: _attestation(shlex.split(options.attest), key),
     )
     with device:
         for report in device.run(options.rounds):
             _show(report, options.json)
     return 0
+
+
+def _attestation(command: list[str], public_key: bytes) -> bytes:
+    """What a command of the platform's says of a key.     raises SettingsError"""
+    if not command:
+        return b""
+    try:
+        done = subprocess.run([*command, public_key.hex()], stdout=subprocess.PIPE, check=False)
+    except OSError as error:
+        raise SettingsError(f"--attest {command[0]}: {error.strerror or error}") from None
+    if done.returncode or len(done.stdout) > MOST_ATTESTATION:
+        said = f"exit code {done.returncode} and {len(done.stdout)} bytes"
+        want = f"want 0, and at most {MOST_ATTESTATION}"
+        raise SettingsError(f"--attest {command[0]}: {said}; {want}")
+    return done.stdout
 
 
 def _show(report: Report, as_json: bool) -> None:

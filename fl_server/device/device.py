@@ -33,6 +33,7 @@ from fl_server.errors import (
     EncodingMismatch,
     FlError,
     Malformed,
+    ModelMismatch,
     ServerRefused,
     ServerUnreachable,
     SpentUpdate,
@@ -40,7 +41,6 @@ from fl_server.errors import (
     TrainingFailed,
 )
 from fl_server.plan.plan import Plan
-from fl_server.secagg import labels
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update
@@ -78,7 +78,8 @@ class Device:
     authority: the enrolment authority's public key, pinned · stop_after: vanish once this stage's
     message is acknowledged · on_stage: called after each acknowledged stage · stop: ends `run` ·
     tell: hears in a line what the device is at · tls: how the server is known, and the device
-    to it · conditions: what is said of the device whenever it asks for work
+    to it · conditions: what is said of the device whenever it asks for work · attest: the
+    platform's attestation of the device's public key (32 bytes), at most 16384 bytes
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Device:
         tell: Callable[[str], None] = lambda text: None,
         tls: ssl.SSLContext | None = None,
         conditions: Callable[[], Conditions] = Conditions,
+        attest: Callable[[bytes], bytes] = lambda public_key: b"",
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -113,6 +115,7 @@ class Device:
         self._stop = stop or threading.Event()
         self._tell = tell
         self._conditions = conditions
+        self._attest = attest
         self._lock = lock_folder(self.folder)
         try:
             self._identity = load_identity(self.folder, random)
@@ -139,12 +142,9 @@ class Device:
         """Get a certificate, or use the one in the folder while it is valid.     raises FlError"""
         certificate, now = load_certificate(self.folder), self._clock()
         if certificate is None or certificate.subject.not_after < now:
-            unsigned = wire.Enrol(
-                self._identity.public, self._population, os.fsencode(self._enrol_token), bytes(64)
-            )
-            signature = self._identity.sign(labels.ENROL, unsigned.signed)
-            message = unsigned.signed + signature
-            enrolled = wire.Enrolled.from_bytes(self._http.enrol(message))
+            token, attestation = os.fsencode(self._enrol_token), self._attest(self._identity.public)
+            message = wire.Enrol.of(self._identity, self._population, token, attestation)
+            enrolled = wire.Enrolled.from_bytes(self._http.enrol(message.to_bytes()))
             certificate = enrolled.certificate
             if enrolled.authority != self._authority:
                 self._follow_authority()
@@ -280,56 +280,67 @@ class Device:
         return update
 
     def _aggregate(self, offer: wire.Offer, update: Update, report: Report) -> None:
+        """Join the round that was offered; where it has filled, one on the same weights."""
         assert self._member is not None, "only enrolled devices are offered rounds"
         unmasked = self._policy.unmasked and bool(Plan.of(offer.plan).unmasked)
         policy = replace(self._policy, unmasked=unmasked)
-        arguments = offer.context, offer.encoding, policy, self._journal, self._random
-        self._learning.joins(offer)
-        joined = join(self._member, *arguments)
-        self._tell(
-            f"joining round {report.round} of {report.task}, which waits for "
-            f"{offer.target_cohort} devices ({offer.min_cohort} at the least)"
-        )
-        try:
-            self._stages(joined, offer, update, report)
-        finally:
-            joined.abort()
+        later: wire.Offer | None = offer
+        while later is not None:
+            offer, report.round = later, later.context.round
+            arguments = offer.context, offer.encoding, policy, self._journal, self._random
+            self._learning.joins(offer)
+            joined = join(self._member, *arguments)
+            self._tell(
+                f"joining round {report.round} of {report.task}, which waits for "
+                f"{offer.target_cohort} devices ({offer.min_cohort} at the least)"
+            )
+            try:
+                later = self._stages(joined, offer, update, report)
+            finally:
+                joined.abort()
 
     def _stages(
         self, joined: Advertised, offer: wire.Offer, update: Update, report: Report
-    ) -> None:
-        """Advertise, share, upload, agree, reveal: each message once, or again the same."""
+    ) -> wire.Offer | None:
+        """Advertise, share, upload, agree, reveal: each message once, or again the same. An offer
+        comes out if the update goes into another round."""
         with _timed(report, "advertise"):
             path = self._advertise(joined, offer)
+            if isinstance(path, wire.Offer):
+                return path
             if self._acknowledged(Stage.ADVERTISE, report):
-                return
+                return None
             shared = joined.receive_cohort(self._http.poll(f"{path}/adverts"), self._clock())
         with _timed(report, "share"):
             self._http.call("PUT", f"{path}/shares", shared.message)
             if self._acknowledged(Stage.SHARE, report):
-                return
+                return None
             boxes = self._http.poll(f"{path}/shares")
         with _timed(report, "mask"):
             masked = shared.receive_shares(boxes, update)
         with _timed(report, "vector"):
             self._http.upload(f"{path}/vector", masked.message)
             if self._acknowledged(Stage.VECTOR, report):
-                return
+                return None
             survivors = self._http.poll(f"{path}/survivors")
         with _timed(report, "agree"):
             agreed = masked.receive_survivors(survivors)
             self._http.call("PUT", f"{path}/agree", agreed.message)
             if self._acknowledged(Stage.AGREE, report):
-                return
+                return None
             agreements = self._http.poll(f"{path}/agreements")
         with _timed(report, "reveal"):
             revealed = agreed.receive_agreements(agreements)
             self._http.call("PUT", f"{path}/reveal", revealed.message)
             report.outcome, report.stage = "done", Stage.REVEAL.name.lower()
         self._on_stage(Stage.REVEAL)
+        return None
 
-    def _advertise(self, joined: Advertised, offer: wire.Offer) -> str:
-        """The path of the session that the advert led to."""
+    def _advertise(self, joined: Advertised, offer: wire.Offer) -> str | wire.Offer:
+        """The path of the session that the advert led to, or another round for the same update.
+
+        raises ProtocolError where that round is not for it
+        """
         context = offer.context
         message = wire.CheckIn(context.task, context.round, joined.message).to_bytes()
         while True:
@@ -338,6 +349,14 @@ class Device:
             )
             if reply.kind == wire.SESSION:
                 return f"/sessions/{reply.body.hex()}"
+            if reply.kind == wire.OFFER:
+                later = wire.Offer.from_bytes(reply.body)
+                if replace(later.context, round=context.round) != context:
+                    raise ModelMismatch("the round offered in its place is of another model")
+                if later.encoding != offer.encoding:
+                    raise EncodingMismatch("the round offered in its place encodes otherwise")
+                self._policy.check_offer(later.min_cohort, later.encoding)
+                return later
             if self._stop_after == Stage.ADVERTISE:
                 return ""
             # A server holds the request for as long as it likes; then the next one may follow.

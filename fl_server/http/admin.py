@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from fl_server.access.tokens import Actor
+from fl_server.authority.registry import BATCH
 from fl_server.errors import Forbidden, Malformed, NotFound
+from fl_server.http.admission import must_be_admitted, tell
 from fl_server.http.api import binary, digest_in, seen
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED
@@ -28,7 +30,7 @@ _AUDIT_LINES = 1000
 
 def admin_routes(service: Service) -> APIRouter:
     """What an operator calls; whoever gets here has shown a token that is good for it."""
-    router = APIRouter(prefix="/admin", tags=["admin"])
+    router = APIRouter(prefix="/admin", tags=["admin"], dependencies=[Depends(must_be_admitted)])
     _add_tasks(router, service)
     _add_weights(router, service)
     _add_clients(router, service)
@@ -46,9 +48,15 @@ def _add_tasks(router: APIRouter, service: Service) -> None:
     ) -> dict[str, Any]:
         actor: Actor = request.state.actor
         if actor.tenant:
+            if settings.tenant not in ("", actor.tenant):
+                raise Forbidden(f"token {actor.name} makes tasks of {actor.tenant} alone")
             settings = settings.model_copy(update={"tenant": actor.tenant})
-        initial = weights_vector(service.store.get_blob(digest_in(weights)))
-        await asyncio.to_thread(rounds.create_task, settings, digest_in(model), initial)
+        digests = digest_in(model), digest_in(weights)
+        for digest in digests:
+            await asyncio.to_thread(service.blobs.check_operator, digest, actor.tenant)
+        tell(request, task=settings.name, tenant=settings.tenant)
+        initial = weights_vector(service.store.get_blob(digests[1]))
+        await asyncio.to_thread(rounds.create_task, settings, digests[0], initial)
         return _status(service, settings.name)
 
     @router.get("/tasks")
@@ -94,7 +102,9 @@ def _add_tasks(router: APIRouter, service: Service) -> None:
 def _add_weights(router: APIRouter, service: Service) -> None:
     @router.post("/blobs")
     async def add_blob(request: Request) -> dict[str, str]:
-        digest = await asyncio.to_thread(service.store.put_blob, await request.body())
+        body, tenant = await request.body(), request.state.actor.tenant
+        digest = await asyncio.to_thread(service.blobs.upload, body, tenant)
+        tell(request, digest=digest.hex())
         return {"digest": digest.hex()}
 
     @router.get("/tasks/{name}/weights")
@@ -108,14 +118,15 @@ def _add_weights(router: APIRouter, service: Service) -> None:
 
 def _add_clients(router: APIRouter, service: Service) -> None:
     @router.get("/clients")
-    def count_clients() -> dict[str, int]:
-        return {"enrolled": service.clients.count()}
+    def count_clients(request: Request) -> dict[str, int]:
+        return {"enrolled": service.clients.count(request.state.actor.tenant)}
 
     @router.post("/clients/{client}/revoke")
     def revoke_client(request: Request, client: _Count) -> dict[str, int]:
-        tenant = service.clients.certificate(client).subject.tenant
+        tenant = service.clients.tenant(client)
         if not request.state.actor.sees(tenant):
             raise NotFound(f"there is no client {client}")
+        tell(request, client=client, tenant=tenant)
         service.clients.revoke(client)
         return {"revoked": client}
 
@@ -135,10 +146,8 @@ def _add_tokens(router: APIRouter, service: Service) -> None:
     @router.post("/tokens")
     def create_token(request: Request, wanted: TokenRequest) -> dict[str, str]:
         actor: Actor = request.state.actor
-        for scope in wanted.scopes:
-            actor.check(scope)  # nobody hands on what they do not have
-        tenant = actor.tenant or wanted.tenant
-        token = service.tokens.create(wanted.name, wanted.scopes, tenant, wanted.days)
+        token = service.tokens.create(wanted.name, wanted.scopes, wanted.tenant, wanted.days, actor)
+        tell(request, token=wanted.name, scopes=wanted.scopes, tenant=actor.tenant or wanted.tenant)
         return {"name": wanted.name, "token": token}
 
     @router.get("/tokens")
@@ -151,9 +160,7 @@ def _add_tokens(router: APIRouter, service: Service) -> None:
         return {"revoked": name}
 
     @router.get("/audit")
-    def audit_lines(request: Request, first: _First = 0) -> Response:
-        if request.state.actor.tenant:
-            raise Forbidden("the audit log is of all tenants")
+    def audit_lines(first: _First = 0) -> Response:
         with service.store.read() as db:
             found = audit.lines(db, first, _AUDIT_LINES)
         return PlainTextResponse("".join(f"{line}\n" for line in found))
@@ -169,30 +176,32 @@ class Published(BaseModel):
 class Answered(BaseModel):
     """Of an authority: certificates in hexadecimal, and clients who get none."""
 
-    certificates: list[str]
-    refused: list[int]
+    certificates: list[str] = Field(max_length=BATCH)
+    refused: list[Annotated[int, Field(ge=0, lt=2**31)]] = Field(max_length=BATCH)
 
 
 def _add_authority(router: APIRouter, service: Service) -> None:
     registry = service.registry
 
     @router.get("/ca/requests")
-    def requests() -> dict[str, Any]:
+    def requests(after: _Version = -1) -> dict[str, Any]:
         _check_apart(service)
-        return registry.requests()
+        return registry.requests(after)
 
     @router.post("/ca/publish")
-    def publish(published: Published) -> dict[str, bool]:
+    def publish(request: Request, published: Published) -> dict[str, bool]:
         _check_apart(service)
         changed = registry.publish(_hex(published.handovers), _hex(published.revocations))
+        tell(request, key=registry.public().hex(), changed=changed)
         if changed:
             service.rounds.begin_anew("the enrolment authority has another key")
         return {"changed": changed}
 
     @router.post("/ca/certificates")
-    def certificates(answered: Answered) -> dict[str, int]:
+    def certificates(request: Request, answered: Answered) -> dict[str, int]:
         _check_apart(service)
-        registry.answer([_hex(text) for text in answered.certificates], answered.refused)
+        given = [_hex(text) for text in answered.certificates]
+        tell(request, certified=registry.answer(given, answered.refused), refused=answered.refused)
         return {"certificates": len(answered.certificates)}
 
 
@@ -212,6 +221,7 @@ def _status(service: Service, name: str) -> dict[str, Any]:
         "error": task.error,
         "model": task.model.hex(),
         "settings": task.settings.model_dump(),
+        "warnings": task.settings.warnings(),
         "version": rounds.weights.latest(name).version,
         "privacy": rounds.spent(task),
         "rounds": listed,

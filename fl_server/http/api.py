@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -15,6 +15,7 @@ from fl_server.access.clients import Caller, claimed_client
 from fl_server.access.tokens import Actor, bearer
 from fl_server.conditions import Conditions
 from fl_server.errors import Malformed, NotFound
+from fl_server.http.admission import address_of, must_be_admitted, target
 from fl_server.http.guard import SMALL_BODY
 from fl_server.http.metrics import Metrics
 from fl_server.rounds.tasks import Task
@@ -24,6 +25,8 @@ from fl_server.storage import transcript
 
 # What fits every database's integer.
 _Count = Annotated[int, Path(ge=0, lt=2**31)]
+# 65,535 numbers of who is revoked in hexadecimal, and the chain of some thousand keys.
+_LIST_BODY = 1 << 21
 
 
 def device_routes(service: Service) -> APIRouter:
@@ -37,17 +40,19 @@ def device_routes(service: Service) -> APIRouter:
 
 def metric_routes(metrics: Metrics) -> APIRouter:
     """What a Prometheus asks for."""
-    router = APIRouter(tags=["metrics"])
+    router = APIRouter(tags=["metrics"], dependencies=[Depends(must_be_admitted)])
 
     @router.get("/metrics")
-    def text() -> Response:
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    def text(request: Request) -> Response:
+        return Response(metrics.text(request.state.actor), media_type=CONTENT_TYPE_LATEST)
 
     return router
 
 
 def body_limit(settings: Settings, method: str, path: str) -> int:
     """The most bytes that any request of this method and path may carry."""
+    if (method, path) == ("POST", "/admin/ca/publish"):
+        return _LIST_BODY
     large = path == "/admin/blobs" or (path.startswith("/sessions/") and path.endswith("/vector"))
     return settings.max_model_bytes if large and method in ("POST", "PUT") else SMALL_BODY
 
@@ -57,8 +62,7 @@ async def _called(service: Service, request: Request) -> tuple[Caller, bytes]:
     header = request.headers.get(wire.AUTHORIZATION, "")
     claimed_client(header)
     body, part = await request.body(), _part(request)
-    query = f"?{request.url.query}" if request.url.query else ""
-    arguments = header, request.method, request.url.path + query, body, part
+    arguments = header, request.method, target(request), body, part
     caller = await asyncio.to_thread(service.clients.authenticate, *arguments)
     service.by_client.take(caller.id)
     return caller, body
@@ -76,7 +80,11 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
     @router.post("/enrol")
     async def enrol(request: Request) -> Response:
         message = wire.Enrol.from_bytes(await request.body())
-        enrolled = await asyncio.to_thread(service.clients.enrol, message)
+        if service.attestor:
+            _, tenant = await asyncio.to_thread(service.clients.sponsor, message)
+            await service.attestor.check(message.asked, tenant)
+        arguments = message, address_of(request)
+        enrolled = await asyncio.to_thread(service.clients.enrol, *arguments)
         if enrolled is None:
             again = str(int(1000 * service.settings.retry_s))
             return Response(status_code=204, headers={wire.RETRY_MS: again})
@@ -90,6 +98,8 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
     async def check_in(request: Request) -> Response:
         caller, body = await _called(service, request)
         message = wire.CheckIn.from_bytes(body)
+        if message.advert:  # who joins names a task
+            await asyncio.to_thread(seen, service, caller, message.task)
         device = Conditions.from_query(request.query_params)
         rounds, poll_s = service.rounds, service.settings.poll_s
         reply = await service.bell.until(lambda: rounds.check_in(caller, message, device), poll_s)
@@ -147,11 +157,14 @@ def _add_session(router: APIRouter, service: Service) -> None:
 def _add_downloads(router: APIRouter, service: Service) -> None:
     @router.get("/models/{digest}")
     async def model(request: Request, digest: str) -> Response:
-        await _called(service, request)
+        caller, _ = await _called(service, request)
+        wanted = digest_in(digest)
+        await asyncio.to_thread(service.blobs.check_device, wanted, caller.tenant)
         if base := request.query_params.get("base"):
-            pair = digest_in(base), digest_in(digest)
-            return binary(await asyncio.to_thread(service.differences.of, *pair))
-        return await asyncio.to_thread(_blob, service, request, digest_in(digest))
+            known = digest_in(base)
+            await asyncio.to_thread(service.blobs.check_device, known, caller.tenant)
+            return binary(await asyncio.to_thread(service.differences.of, known, wanted))
+        return await asyncio.to_thread(_blob, service, request, wanted)
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")
     async def round_transcript(request: Request, task: str, number: _Count) -> Response:
@@ -160,7 +173,8 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
             actor.check("rounds:read")
             await asyncio.to_thread(seen, service, actor, task)
         else:
-            await _called(service, request)
+            caller, _ = await _called(service, request)
+            await asyncio.to_thread(seen, service, caller, task)
 
         def lines() -> list[str]:
             with service.store.read() as db:
@@ -172,13 +186,20 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
         return PlainTextResponse("\n".join(found) + "\n", media_type="application/x-ndjson")
 
 
+class _File(FileResponse):
+    """In larger pieces than by default, each of which costs a turn of the loop and of a thread, and
+    which a caller who reads 16 KiB/s takes before it is cut (Settings.read_s)."""
+
+    chunk_size = 1 << 18
+
+
 def _blob(service: Service, request: Request, digest: bytes) -> Response:
     """What is kept under a digest, or the range of it that is asked for."""
     size, kind = service.store.blob_size(digest), "application/octet-stream"
     headers = {"etag": f'"{digest.hex()}"', "accept-ranges": "bytes"}
     path = service.store.blob_path(digest)
     if path is not None:
-        return FileResponse(path, media_type=kind, headers=headers)
+        return _File(path, media_type=kind, headers=headers)
     wanted = re.fullmatch(r"bytes=([0-9]{1,12})-([0-9]{0,12})", request.headers.get("range", ""))
     if wanted is None:
         return Response(service.store.get_blob(digest), media_type=kind, headers=headers)
@@ -203,8 +224,8 @@ def binary(data: bytes) -> Response:
     return Response(data, media_type=wire.MEDIA_TYPE)
 
 
-def seen(service: Service, actor: Actor, name: str) -> Task:
-    """The task, if it is of a tenant that the actor sees.     raises NotFound"""
+def seen(service: Service, actor: Actor | Caller, name: str) -> Task:
+    """The task, if it is of a tenant that who asks sees.     raises NotFound"""
     task = service.rounds.tasks.get(name)
     if not actor.sees(task.settings.tenant or service.settings.tenant):
         raise NotFound(f"there is no task {name}")

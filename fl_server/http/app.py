@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -42,6 +42,7 @@ def create_app(settings: Settings) -> FastAPI:
             clock.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await clock
+            service.attestor.close()
             service.store.close()
 
     app = FastAPI(title="MindSpan federated server", lifespan=lifespan, openapi_url=None)
@@ -62,6 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(ClientDisconnect, _nobody_there)
     app.add_exception_handler(RequestValidationError, _refuse_request)
     app.add_exception_handler(HTTPException, _refuse_http)
+    app.add_exception_handler(DataError, _refuse_value)
     app.add_exception_handler(SQLAlchemyError, _come_again)
     app.add_exception_handler(OSError, _come_again)
     return app
@@ -93,13 +95,19 @@ def _nobody_there(_: Request, __: Exception) -> Response:
     return Response(status_code=400)
 
 
+def _refuse_value(_: Request, __: Exception) -> Response:
+    return _line("Malformed: a value is larger, or of another kind, than the database holds", 400)
+
+
 def _come_again(_: Request, error: Exception) -> Response:
     _log.error("the store failed: %s", _one_line(error))
     return _line("the store is not available; come again", 503, {messages.RETRY_MS: "1000"})
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    """What failed, without the statement, and without the values that PostgreSQL tells below."""
+    cause = getattr(error, "orig", None) or error
+    return f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}"
 
 
 def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Response:

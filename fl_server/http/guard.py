@@ -25,14 +25,15 @@ _LEAST_BYTES_PER_S = 16384
 class Guard:
     """Wraps the application.
 
-    admit: raises FlError where the sender of these headers may not use this path · limit_of: the
+    admit: raises FlError where the sender of these headers may not use this path; what comes out is
+    told the code of the answer before that goes out · limit_of: the
     most bytes of a body for a method and a path · body_s: how long any body may take
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        admit: Callable[[Request], Awaitable[None]],
+        admit: Callable[[Request], Awaitable[Callable[[int], Awaitable[None]] | None]],
         limit_of: Callable[[str, str], int],
         body_s: float,
     ) -> None:
@@ -49,7 +50,7 @@ class Guard:
         limit = self._limit_of(scope["method"], scope["path"])
         body = _Body(receive, send, limit, self._body_s, headers)
         try:
-            await self._admit(Request(scope))
+            body.outcome = await self._admit(Request(scope))
             body.check_length()
         except FlError as error:
             answer = refusal(error)
@@ -73,6 +74,7 @@ class _Body:
     def __init__(
         self, receive: Receive, send: Send, limit: int, seconds: float, headers: dict[bytes, str]
     ) -> None:
+        self.outcome: Callable[[int], Awaitable[None]] | None = None
         self._receive, self._send = receive, send
         self._limit, self._seconds = limit, seconds
         self._length = headers.get(b"content-length", "0")
@@ -91,7 +93,8 @@ class _Body:
             return await self._receive()
         end = self._start + self._seconds + self._size / _LEAST_BYTES_PER_S
         try:
-            message = await asyncio.wait_for(self._receive(), max(end - time.monotonic(), 0))
+            async with asyncio.timeout(max(end - time.monotonic(), 0)):
+                message = await self._receive()
         except TimeoutError:
             raise TooSlow(f"{self._size} bytes of the body came in time, and no more") from None
         self._size += len(message.get("body", b""))
@@ -102,6 +105,9 @@ class _Body:
 
     async def send(self, message: Message) -> None:
         """Pass an answer on; where the body was not read to its end, the connection ends too."""
-        if message["type"] == "http.response.start" and self._more:
-            message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+        if message["type"] == "http.response.start":
+            if self.outcome is not None:
+                await self.outcome(message["status"])
+            if self._more:
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
         await self._send(message)

@@ -17,6 +17,9 @@ def set_up(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Text())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # Where the server is, and that a worker is replaced, is said whatever the level.
+    for name in ("serving", "workers"):
+        logging.getLogger(f"fl_server.http.{name}").setLevel(logging.INFO)
     for chatty in ("httpx", "httpcore", "alembic", "uvicorn.error"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 

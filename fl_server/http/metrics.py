@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fl_server.access.tokens import Actor
 from fl_server.http.logs import log_request
 from fl_server.rounds import record
 from fl_server.rounds.live import STAGES
@@ -40,14 +41,17 @@ class Metrics:
         """Count a request."""
         self._seconds.labels(method, route, str(code)).observe(seconds)
 
-    def text(self) -> bytes:
-        """In Prometheus' text form."""
+    def text(self, actor: Actor) -> bytes:
+        """In Prometheus' text form: what the actor sees. Requests are counted for all tenants
+        together, so one of a tenant is not told of them."""
         registry = CollectorRegistry()
-        if os.environ.get(SHARED_DIR):
+        if actor.tenant:
+            pass
+        elif os.environ.get(SHARED_DIR):
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         else:
             registry.register(_Of(self._registry.collect))
-        registry.register(_Of(lambda: _state(self._service)))
+        registry.register(_Of(lambda: _state(self._service, actor)))
         return generate_latest(registry)
 
 
@@ -90,22 +94,24 @@ class _Of:
         return found
 
 
-def _state(service: Service) -> Iterator[Metric]:
+def _state(service: Service, actor: Actor) -> Iterator[Metric]:
     """What the database holds, looked up when it is asked for: the same from every worker."""
     clients = GaugeMetricFamily("mindspan_clients", "Enrolled clients, not revoked")
-    clients.add_metric([], service.clients.count())
+    clients.add_metric([], service.clients.count(actor.tenant))
     yield clients
     tasks = GaugeMetricFamily("mindspan_task_running", "1 while a task runs", labels=["task"])
     versions = GaugeMetricFamily("mindspan_weights_version", "Of a task", labels=["task"])
     epsilon = GaugeMetricFamily("mindspan_epsilon_spent", "Of a task's privacy", labels=["task"])
     rounds = GaugeMetricFamily("mindspan_rounds", "By how they stand", labels=["task", "stage"])
     sent = GaugeMetricFamily(
-        "mindspan_round_messages", "Of the open round", labels=["task", "stage"]
+        "mindspan_round_messages", "Of the newest open round", labels=["task", "stage"]
     )
     last = GaugeMetricFamily(
         "mindspan_last_round", "Of the newest finished round", labels=["task", "figure"]
     )
     for task in service.rounds.tasks.all():
+        if not actor.sees(task.settings.tenant or service.settings.tenant):
+            continue
         name = task.name
         tasks.add_metric([name], float(task.state == "running"))
         versions.add_metric([name], service.rounds.weights.latest(name).version)
@@ -114,8 +120,8 @@ def _state(service: Service) -> Iterator[Metric]:
         with service.store.read() as db:
             for stage, count in record.stages(db, name).items():
                 rounds.add_metric([name, stage], count)
-            if row := record.open_round(db, name):
-                counts = record.counts(db, name, row.number)
+            if rows := record.open_rounds(db, name):
+                counts = record.counts(db, name, rows[-1].number)
                 for stage in STAGES:
                     sent.add_metric([name, stage], counts.get(stage, 0))
             for figure, value in record.last_summary(db, name).items():

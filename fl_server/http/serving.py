@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import socket
@@ -24,6 +25,8 @@ from fl_server.http.workers import CANNOT_START, keep_working
 from fl_server.operator import Operator
 from fl_server.service import Service
 from fl_server.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 
 class Serving:
@@ -83,22 +86,15 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
         )
     service.start()
     listener = listen(host, port)
-    scheme = "https" if options else "http"
-    print(
-        f"ms-serve: {scheme}://{host}:{listener.getsockname()[1]}, state in {settings.folder}, "
-        f"authority {service.clients.authority_public().hex()}",
-        file=sys.stderr,
-        flush=True,
-    )
-    if (
-        not settings.authority_public
-        and service.authority_file.parent.resolve() == settings.folder.resolve()
-    ):
-        print(
-            f"ms-serve: warning: the enrolment key {service.authority_file} lies with the state; "
+    scheme, port = "https" if options else "http", listener.getsockname()[1]
+    where = f"{scheme}://{host}:{port}, state in {settings.folder}"
+    _log.info("%s, authority %s", where, service.clients.authority_public().hex())
+    beside = service.authority_file.parent.resolve() == settings.folder.resolve()
+    if not settings.authority_public and beside:
+        _log.warning(
+            "warning: the enrolment key %s lies with the state; "
             "whoever has both can invent clients. Keep it apart: --ca-key FILE",
-            file=sys.stderr,
-            flush=True,
+            service.authority_file,
         )
     with listener:
         if settings.workers == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -10,8 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from fl_server.console import progress
-
+_log = logging.getLogger(__name__)
 # What a worker asks for that cannot work at all: it would fail again in the same way.
 CANNOT_START = 3
 _PAUSE_S = 0.2
@@ -44,7 +44,7 @@ def keep_working(count: int, work: Callable[[], None]) -> bool:
                 works = False
                 ended.set()
                 break
-            progress(f"ms-serve: worker {worker.pid} ended ({worker.exitcode}); another starts")
+            _log.info("worker %s ended (%s); another starts", worker.pid, worker.exitcode)
             ended.wait(_PAUSE_S)
             workers[place] = start()
     for worker in workers:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from fl_server.errors import FlError, RoundFailed
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
@@ -26,6 +26,28 @@ from fl_server.storage.tables import rounds as table
 CLAMPED_SHARE = 0.01  # of all coordinates: from here on an operator is told
 
 _log = logging.getLogger(__name__)
+
+# What is asked with each request of a device: to put such a question together takes SQLAlchemy as
+# long as to ask it.
+_of_session = select(table).where(table.c.session == bindparam("session"))
+_still_open = (
+    select(table)
+    .where(table.c.stage.in_(STAGES))
+    .order_by(table.c.opened_at, table.c.task, table.c.number)
+)
+_still_open_of = _still_open.where(table.c.task == bindparam("task"))
+_this_round = (messages.c.task == bindparam("task")) & (messages.c.round == bindparam("round"))
+_newer = (
+    select(messages)
+    .where(_this_round & (messages.c.seq > bindparam("seq")))
+    .order_by(messages.c.seq)
+)
+_keep = messages.insert()
+_body_of = select(messages.c.body).where(
+    _this_round
+    & (messages.c.stage == bindparam("stage"))
+    & (messages.c.client == bindparam("client"))
+)
 
 
 @dataclass(frozen=True)
@@ -46,19 +68,19 @@ def write_vector(store: Store, context: Context, client: int, body: bytes) -> st
 
 
 def keep_message(db: Connection, live: LiveRound, stage: str, client: int, body: bytes) -> None:
-    """Keep one client's message; of a vector, whose file is there, the digest."""
+    """Keep one client's message behind all that are in the round; of a vector, whose file is there,
+    the digest."""
     if stage == "vector":
         body = hashlib.sha256(body).digest()
-    last = db.scalar(select(func.max(messages.c.seq)).where(_of_round(live.context))) or 0
     row = {"task": live.context.task, "round": live.number, "stage": stage, "client": client}
-    db.execute(messages.insert().values(body=body, seq=last + 1, **row))
-    live.seen = last + 1
+    db.execute(_keep, {"body": body, "seq": live.seen + 1, **row})
+    live.seen += 1
 
 
 def kept_after(store: Store, db: Connection, context: Context, seq: int) -> Iterator[Kept]:
     """The messages of a round beyond a number, in order, one at a time.     raises RoundFailed"""
-    newer = _of_round(context) & (messages.c.seq > seq)
-    for row in db.execute(select(messages).where(newer).order_by(messages.c.seq)).all():
+    after = {"task": context.task, "round": context.round, "seq": seq}
+    for row in db.execute(_newer, after).all():
         body = row.body
         if row.stage == "vector":
             name = _vector_name(context, row.client, row.body)
@@ -71,32 +93,21 @@ def kept_after(store: Store, db: Connection, context: Context, seq: int) -> Iter
 
 def kept_message(db: Connection, task: str, number: int, stage: str, client: int) -> bytes | None:
     """What a client sent for a stage, None if nothing."""
-    of_client = (
-        (messages.c.task == task)
-        & (messages.c.round == number)
-        & (messages.c.stage == stage)
-        & (messages.c.client == client)
-    )
-    found: bytes | None = db.scalar(select(messages.c.body).where(of_client))
+    which = {"task": task, "round": number, "stage": stage, "client": client}
+    found: bytes | None = db.scalar(_body_of, which)
     return found
 
 
-def open_round(db: Connection, task: str) -> Row[Any] | None:
-    """The row of a task's open round."""
-    return db.execute(
-        select(table).where((table.c.task == task) & table.c.stage.in_(STAGES))
-    ).first()
-
-
-def open_rounds(db: Connection) -> list[Row[Any]]:
-    """The rows of all open rounds, the oldest first."""
-    still_open = select(table).where(table.c.stage.in_(STAGES))
-    return list(db.execute(still_open.order_by(table.c.opened_at, table.c.task)).all())
+def open_rounds(db: Connection, task: str | None = None) -> list[Row[Any]]:
+    """The rows of all open rounds, or of one task's, the oldest first."""
+    if task is None:
+        return list(db.execute(_still_open).all())
+    return list(db.execute(_still_open_of, {"task": task}).all())
 
 
 def of_session(db: Connection, session: str) -> Row[Any] | None:
     """The row of a session's round."""
-    return db.execute(select(table).where(table.c.session == session)).first()
+    return db.execute(_of_session, {"session": session}).first()
 
 
 def of_round(db: Connection, task: str, number: int) -> Row[Any] | None:
@@ -217,6 +228,12 @@ def bytes_up(db: Connection, live: LiveRound) -> int:
 def finished(db: Connection, task: str) -> int:
     """How many rounds of a task are finished."""
     over = (table.c.task == task) & (table.c.stage == FINISHED)
+    return int(db.scalar(select(func.count()).where(over)) or 0)
+
+
+def ended(db: Connection, task: str) -> int:
+    """How many rounds of a task are over."""
+    over = (table.c.task == task) & table.c.stage.in_((FINISHED, FAILED))
     return int(db.scalar(select(func.count()).where(over)) or 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -20,35 +21,35 @@ from fl_server.storage.weights import Weights
 
 
 class Replicas:
-    """At most one round a task. What is in here can be dropped: the same messages, in the order in
-    which they were taken, give the same state again."""
+    """What is in here can be dropped: the same messages, in the order in which they were taken,
+    give the same state again."""
 
     def __init__(self, store: Store, clients: Clients, settings: Settings) -> None:
         self._store = store
         self._weights = Weights(store)
         self._clients = clients
         self._settings = settings
-        self._rounds: dict[str, LiveRound] = {}
+        self._rounds: dict[tuple[str, int], LiveRound] = {}
 
-    def kept(self, task: str) -> LiveRound | None:
+    def kept(self, task: str, number: int) -> LiveRound | None:
         """The round as this worker last saw it."""
-        return self._rounds.get(task)
+        return self._rounds.get((task, number))
 
-    def drop(self, task: str) -> None:
-        """Forget a round, which may be over, or ahead of the database."""
-        self._rounds.pop(task, None)
+    def drop(self, task: str, but: Collection[int] = ()) -> None:
+        """Forget the rounds of a task but these: they are over, or may be ahead of the database."""
+        for place in list(self._rounds):
+            if place[0] == task and place[1] not in but:
+                self._rounds.pop(place, None)
 
     def current(self, db: Connection, task: Task, row: Row[Any]) -> LiveRound:
         """The open round of this row, up to its last message. The caller has locked the task.
 
         raises FlError where what is kept makes no round
         """
-        live = self._rounds.get(task.name)
-        if live is None or live.number != row.number:
-            live = self.blank(task, row, db)
-        self._rounds.pop(task.name, None)
+        place = task.name, row.number
+        live = self._rounds.pop(place, None) or self.blank(task, row, db)
         self._catch_up(db, live, row)
-        self._rounds[task.name] = live
+        self._rounds[place] = live
         return live
 
     def blank(self, task: Task, row: Row[Any], db: Connection) -> LiveRound:

@@ -6,7 +6,8 @@ Everything here is safe to call from several threads, and in several workers ove
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -14,22 +15,35 @@ from sqlalchemy import Connection, Row
 from fl_server import messages as wire
 from fl_server.access.clients import Caller, Clients
 from fl_server.conditions import NOTHING_SAID, Conditions
-from fl_server.errors import FlError, Gone, NotFound, RoundFailed, RoundFinished, StageReplayed
+from fl_server.errors import (
+    FlError,
+    Gone,
+    LedgerDamaged,
+    NotFound,
+    RoundFinished,
+    StageReplayed,
+)
 from fl_server.rounds import record
+from fl_server.rounds.deadlines import Deadlines
 from fl_server.rounds.live import FINISHED, STAGES, LiveRound
 from fl_server.rounds.pace import Pace
 from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.tasks import Task, Tasks
 from fl_server.rounds.turn import Desk
+from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
+from fl_server.secagg.keys import model_digest
 from fl_server.secagg.session import Session
 from fl_server.settings import Settings, TaskSettings
 from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
 
+_log = logging.getLogger(__name__)
+
 
 class Rounds:
-    """At most one round of each task is open at a time."""
+    """At most one round of each task is open at a time; where updates may be stale, one for each
+    version of the weights that devices have begun from, and those that are through with joining."""
 
     def __init__(self, store: Store, clients: Clients, settings: Settings) -> None:
         self.weights = Weights(store)
@@ -39,6 +53,7 @@ class Rounds:
         self._replicas = Replicas(store, clients, settings)
         parts = store, clients, settings, self.weights, self.tasks, self._replicas
         self._desk = Desk(*parts)
+        self._deadlines = Deadlines(self._desk)
         self._clients = clients
         self._pace = Pace(settings)
         self._barred: dict[str, tuple[int, set[int]]] = {}
@@ -78,11 +93,16 @@ class Rounds:
             return turn.live
 
     def spent(self, task: Task) -> dict[str, float] | None:
-        """What the task's releases have cost, None without differential privacy."""
+        """What the task's releases have cost, None without differential privacy or an account that
+        can be read."""
         privacy = task.settings.privacy
         if privacy is None:
             return None
-        noises = self._desk.ledger(task.name).noises()
+        try:
+            noises = self._desk.ledger(task.name).noises()
+        except LedgerDamaged as error:
+            _log.error("task %s: %s", task.name, error)
+            return None
         return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
 
     # What devices do.
@@ -98,13 +118,17 @@ class Rounds:
         if request.advert:
             return self._join(caller, request)
         with self._store.read() as db:
-            all_tasks = self.tasks.all(db)
-            running = {task.name: task for task in all_tasks if self._is_for(task, caller)}
-            suited = {name for name, task in running.items() if task.settings.suits(device)}
-            for row in record.open_rounds(db) if suited else ():
-                if row.task in suited and self._may_offer(db, row, caller):
-                    offer = _offer(self._replicas.blank(running[row.task], row, db))
-                    return self._reply(wire.OFFER, offer.to_bytes())
+            running = {task.name: task for task in self.tasks.all(db) if self._is_for(task, caller)}
+            suited = {name: t for name, t in running.items() if t.settings.suits(device)}
+            if offered := self._offered(db, suited, caller):
+                return offered
+            wanting = [task for task in suited.values() if self._wants_round(db, task, caller)]
+        for task in wanting:
+            with self._desk.turn(task.name) as turn:
+                turn.open()
+        if wanting:
+            with self._store.read() as db:
+                return self._offered(db, suited, caller)
         return None if running else self._again(wire.IDLE)
 
     def wait_reply(self) -> wire.CheckInReply:
@@ -134,7 +158,7 @@ class Rounds:
         """What follows a stage; None until it is over.     raises Gone, NotFound"""
         with self._store.read() as db:
             row = record.of_session(db, session) if session else None
-        live = self._find(session)
+        live = self._live(session, row)
         _session_of(live, caller.id)
         # Memory may be a stage ahead of the database, which nobody may see before it is committed.
         over = row is not None and STAGES.index(row.stage) > STAGES.index(stage)
@@ -158,71 +182,99 @@ class Rounds:
 
         raises Gone, NotFound
         """
-        if self.vector_size(session, client) is None:
-            return None
-        live = self._find(session)
-        place = live.context.task, live.number
+        kept = None
         with self._store.read() as db:
-            if record.kept_message(db, *place, "vector", client) is not None:
+            row = record.of_session(db, session) if session else None
+            if row is not None:
+                kept = record.kept_message(db, row.task, row.number, "vector", client)
+        try:
+            live = self._live(session, row)
+        except RoundFinished:
+            if kept is not None:
                 return None
+            raise
+        _session_of(live, client)
+        if kept is not None:
+            return None
         if live.stage != "vector":
             when = "not open yet" if live.stage == "share" else "over"
             raise Gone(f"stage vector is {when}; this is stage {live.stage}")
-        return place
+        if isinstance(live.state, ShardedStage):
+            live.state.state_of(client)
+        return live.context.task, live.number
 
     # What time does.
 
-    def tick(self) -> float | None:
-        """End what is over; when to call again comes out, None if nothing has a deadline."""
-        for row in self._open_rows():
-            if self._settings.clock() >= row.deadline:
-                with self._desk.turn(row.task) as turn:
-                    turn.end_if_due()
-        return min((row.deadline for row in self._open_rows()), default=None)
+    def tick(self, now: float | None = None) -> float | None:
+        """End what is over, `now` by the clock unless it is given; when to call again comes out,
+        None if nothing has a deadline."""
+        return self._deadlines.tick(self._settings.clock() if now is None else now)
 
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole
         time again, and a running task without a round gets one."""
-        for task in self.tasks.all():
-            with self._desk.turn(task.name) as turn:
-                if turn.live is not None:
-                    turn.extend()
-                turn.open()
+        self._deadlines.resume()
 
     def begin_anew(self, why: str) -> None:
         """End all open rounds, which another opens after."""
-        for row in self._open_rows():
-            with self._desk.turn(row.task) as turn:
-                if turn.live is not None:
-                    turn.fail(RoundFailed(why), counts=False)
+        self._deadlines.begin_anew(why)
 
     # What the above uses.
-
-    def _open_rows(self) -> list[Row[Any]]:
-        with self._store.read() as db:
-            return record.open_rounds(db)
 
     def _is_for(self, task: Task, caller: Caller) -> bool:
         whose = task.settings.tenant or self._settings.tenant, task.settings.population
         return task.state == "running" and whose == (caller.tenant, caller.population)
 
-    def _may_offer(self, db: Connection, row: Row[Any], caller: Caller) -> bool:
+    def _offered(
+        self, db: Connection, tasks: Mapping[str, Task], caller: Caller
+    ) -> wire.CheckInReply | None:
+        """The round of these tasks that has waited for longest for such a client."""
+        for row in record.open_rounds(db):
+            task = tasks.get(row.task)
+            if task is None or not self._may_offer(db, task, row, caller):
+                continue
+            try:
+                offer = _offer(self._replicas.blank(task, row, db))
+            except FlError as error:  # there may be another task
+                _log.error("task %s cannot be offered: %s", row.task, error)
+            else:
+                return self._reply(wire.OFFER, offer.to_bytes())
+        return None
+
+    def _wants_round(self, db: Connection, task: Task, caller: Caller) -> bool:
+        """Whether a buffer on the newest weights should be opened for a client."""
+        if not task.settings.max_staleness:
+            return False
+        newest, rows = self.weights.latest(task.name, db).digest, record.open_rounds(db, task.name)
+        if any(row.stage == "advertise" and row.weights == newest for row in rows):
+            return False
+        model = model_digest(task.model, newest)
+        return not record.has_spent(db, task.name, model, caller.id) and (
+            caller.id not in self._blamed(db, task, 0)
+        )
+
+    def _may_offer(self, db: Connection, task: Task, row: Row[Any], caller: Caller) -> bool:
         if row.stage != "advertise":
             return False
+        if task.settings.max_staleness and self.weights.staleness(db, task.name, row.weights):
+            return False  # it is for those who have begun already
         if record.kept_message(db, row.task, row.number, "advertise", caller.id) is not None:
             return False
-        return not self._why_not(db, row, caller)
+        return not self._why_not(db, task, row, caller)
 
-    def _blamed(self, db: Connection, task: str, number: int) -> set[int]:
-        """Whom evidence has named before a round; that changes with a round's end alone."""
-        kept = self._barred.get(task)
+    def _blamed(self, db: Connection, task: Task, number: int) -> set[int]:
+        """Whom evidence has named before a round; that changes with a round's end alone, which is
+        another's beginning unless rounds are buffers."""
+        if task.settings.max_staleness:
+            number = record.ended(db, task.name)
+        kept = self._barred.get(task.name)
         if kept is None or kept[0] != number:
-            kept = self._barred[task] = number, record.blamed(db, task)
+            kept = self._barred[task.name] = number, record.blamed(db, task.name)
         return kept[1]
 
-    def _why_not(self, db: Connection, row: Row[Any], caller: Caller) -> str:
+    def _why_not(self, db: Connection, task: Task, row: Row[Any], caller: Caller) -> str:
         """Why a client may not join a round, empty if it may."""
-        if caller.id in self._blamed(db, row.task, row.number):
+        if caller.id in self._blamed(db, task, row.number):
             return f"evidence has named client {caller.id} in an earlier round of this task"
         if record.has_spent(db, row.task, row.model_digest, caller.id):
             return "an update of this model has been taken from this client before"
@@ -236,17 +288,22 @@ class Rounds:
         return wire.CheckInReply(kind, self._pace.retry_ms(self._clients.count), b"")
 
     def _join(self, caller: Caller, request: wire.CheckIn) -> wire.CheckInReply | None:
+        place = request.task, request.round
         with self._store.read() as db:
-            row = record.open_round(db, request.task)
-            if row is None or row.number != request.round:
+            row = record.of_round(db, *place)
+            if row is None:
                 raise Gone(f"round {request.round} of task {request.task} is over")
-            place = request.task, request.round
-            kept = record.kept_message(db, *place, "advertise", caller.id)
-            why = "" if kept is not None else self._why_not(db, row, caller)
+            task, kept = self.tasks.get(request.task, db), None
+            if row.stage in STAGES:
+                kept = record.kept_message(db, *place, "advertise", caller.id)
+            why = "" if kept is not None else self._why_not(db, task, row, caller)
         if why:
             raise Gone(why)
         if kept is None:
-            live = self._receive(*place, "advertise", caller, request.advert)
+            try:
+                live = self._receive(*place, "advertise", caller, request.advert)
+            except Gone as gone:
+                return self._later(task, row, caller, gone)
             session = live.session.id if live.session is not None else b""
         elif kept != request.advert:
             what = f"client {caller.id} sent another message for this stage"
@@ -255,13 +312,24 @@ class Rounds:
             session = bytes.fromhex(row.session)
         return self._reply(wire.SESSION, session) if session else None
 
+    def _later(self, task: Task, row: Row[Any], caller: Caller, gone: Gone) -> wire.CheckInReply:
+        """Another round on the weights of one that is over, for an update that is done only now.
+
+        raises Gone
+        """
+        if not task.settings.max_staleness or not self._is_for(task, caller):
+            raise gone
+        with self._desk.turn(row.task) as turn:
+            offer = _offer(turn.blank(turn.buffer_for(row)))
+        return self._reply(wire.OFFER, offer.to_bytes())
+
     def _receive(
         self, task: str, number: int, stage: str, caller: Caller, body: bytes
     ) -> LiveRound:
         """Take a message for a round, which comes out as it is then.     raises FlError"""
-        with self._desk.turn(task) as turn:
+        with self._desk.turn(task, number) as turn:
             live = turn.live
-            if live is not None and live.number == number:
+            if live is not None:
                 turn.receive(stage, caller, body)
                 return live
         with self._store.read() as db:
@@ -275,12 +343,16 @@ class Rounds:
         """
         with self._store.read() as db:
             row = record.of_session(db, session) if session else None
+        return self._live(session, row)
+
+    def _live(self, session: str, row: Row[Any] | None) -> LiveRound:
+        """The open round of a session whose row this was just now."""
         if row is not None and row.stage in STAGES:
-            live = self._replicas.kept(row.task)
-            if live is None or live.number != row.number or live.stage != row.stage:
-                with self._desk.turn(row.task) as turn:
+            live = self._replicas.kept(row.task, row.number)
+            if live is None or live.stage != row.stage:
+                with self._desk.turn(row.task, row.number) as turn:
                     live = turn.live
-            if live is not None and live.number == row.number:
+            if live is not None:
                 return live
             with self._store.read() as db:
                 row = record.of_session(db, session)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from fl_server.errors import NotFound, ProtocolError
 from fl_server.secagg.encode import Floats
@@ -14,6 +14,9 @@ from fl_server.settings import TaskSettings
 from fl_server.storage.store import Store
 from fl_server.storage.tables import tasks as table
 from fl_server.storage.weights import Weights
+
+_named = select(table).where(table.c.name == bindparam("name"))
+_locked = _named.with_for_update()
 
 State = Literal["running", "finished", "failed", "stopped"]
 
@@ -66,9 +69,8 @@ class Tasks:
         db.execute(update(table).where(table.c.name == name).values(state=state, error=error))
 
     def _get(self, name: str, within: Connection | None, lock: bool) -> Task:
-        query = select(table).where(table.c.name == name)
         with self._store.read(within) as db:
-            row = db.execute(query.with_for_update() if lock else query).first()
+            row = db.execute(_locked if lock else _named, {"name": name}).first()
         if row is None:
             raise NotFound(f"there is no task {name}")
         return _task(row)

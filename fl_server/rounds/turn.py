@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from fl_server.access.clients import Caller, Clients
-from fl_server.errors import FlError, NotFound, ProtocolError, RoundFailed
+from fl_server.errors import FlError, Gone, LedgerDamaged, NotFound, ProtocolError, RoundFailed
 from fl_server.plan.coordinates import Doubles
-from fl_server.privacy import Ledger
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.rounds.replicas import Replicas
@@ -26,9 +25,11 @@ from fl_server.secagg.cohort import ShardedStage, Sum
 from fl_server.secagg.encode import Mean
 from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
+from fl_server.storage.ledger import Ledger
 from fl_server.storage.store import Store
 from fl_server.storage.tables import rounds as table
 from fl_server.storage.weights import Version, Weights
+from fl_server.strategy.buffered import staleness_weight
 from fl_server.strategy.robust import combine
 
 _log = logging.getLogger(__name__)
@@ -48,13 +49,16 @@ class Desk:
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[Turn]:
-        """The turn at a task.     raises NotFound"""
+    def turn(self, name: str, number: int | None = None) -> Iterator[Turn]:
+        """The turn at a task and an open round of it, the newest if no number is given.
+
+        raises NotFound
+        """
         with self._locks.setdefault(name, threading.Lock()):
             turn: Turn | None = None
             try:
                 with self.store.begin() as db:
-                    turn = self._begin(db, name)
+                    turn = self._begin(db, name, number)
                     yield turn
                     if turn.moved:
                         self.store.notify(db)
@@ -79,19 +83,28 @@ class Desk:
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.store.ledger_path(task))
 
-    def overspent(self, task: Task) -> str:
-        """Why the task's privacy budget has no round left, empty if it has."""
+    def overspent(self, db: Connection, task: Task) -> str:
+        """Why the task's privacy budget has no round left, empty if it has.
+
+        raises LedgerDamaged
+        """
         privacy = task.settings.privacy
-        if privacy is None or privacy.allows_after(self.ledger(task.name).noises()):
+        if privacy is None:
+            return ""
+        released = record.finished(db, task.name)
+        if privacy.allows_after(self.ledger(task.name).noises(released)):
             return ""
         return f"another round would spend more than epsilon {privacy.epsilon:g}"
 
-    def _begin(self, db: Connection, name: str) -> Turn:
+    def _begin(self, db: Connection, name: str, number: int | None) -> Turn:
         task = self.tasks.locked(name, db)
-        row = record.open_round(db, name)
-        if row is None:
-            self.replicas.drop(name)
-            return Turn(self, db, task, None)
+        rows = {row.number: row for row in record.open_rounds(db, name)}
+        self.replicas.drop(name, but=rows)  # others may have ended some
+        row = rows.get(max(rows, default=0) if number is None else number)
+        return Turn(self, db, task, None) if row is None else self.load(db, task, row)
+
+    def load(self, db: Connection, task: Task, row: Row[Any]) -> Turn:
+        """The turn at an open round, which fails where what is kept makes no round."""
         try:
             return Turn(self, db, task, self.replicas.current(db, task, row))
         except FlError as error:
@@ -122,14 +135,15 @@ class Turn:
         while self.live is live and live.complete():
             self.advance()
 
-    def end_if_due(self) -> None:
-        """End the stage if its time is over."""
-        if self.live is None or self._now() < self.live.deadline:
+    def end_if_due(self, now: float) -> None:
+        """End the stage if its time was over at `now` and still is: if the clock was set since,
+        one of the two is not what the deadline was set by."""
+        if self.live is None or min(now, self._now()) < self.live.deadline:
             return
         least, joined = self.task.settings.min_cohort, len(self.live.senders("advertise"))
         if self.live.stage != "advertise" or joined >= least:
             self.advance()
-        elif joined:
+        elif joined or self._is_behind(self.live):
             missing = f"{joined} of at least {least} clients joined in time"
             self.fail(RoundFailed(missing), counts=False)
         else:
@@ -176,8 +190,7 @@ class Turn:
             return
         self._desk.tasks.set_state(self._db, self.task.name, "stopped")
         self.task = self._desk.tasks.get(self.task.name, self._db)
-        if self.live is not None:
-            self.fail(RoundFailed("the task was stopped"))
+        self._fail_all(RoundFailed("the task was stopped"))
         self.moved = True
 
     def roll_back(self, version: int) -> None:
@@ -189,21 +202,59 @@ class Turn:
         old = versions[version]
         weights.add(self._db, name, weights.values(old), old.round, weights.moments(old))
         self.changed = self.moved = True
-        if self.live is not None:
-            self.fail(RoundFailed(f"the weights were rolled back to {version}"), counts=False)
+        self._fail_all(RoundFailed(f"the weights were rolled back to {version}"), counts=False)
 
     def open(self) -> None:
-        """Open the next round, if the task runs and its privacy budget has one left."""
+        """Open a round on the newest weights, if the task runs, its privacy budget has one left,
+        and no open round is in its place."""
+        rows, version = self._rows(), self._desk.weights.latest(self.task.name, self._db)
+        if self.task.settings.max_staleness:
+            rows = [row for row in rows if row.stage == STAGES[0] and row.weights == version.digest]
+        if not rows:
+            self._open_on(version.digest)
+
+    def buffer_for(self, row: Row[Any]) -> Row[Any]:
+        """The round that takes updates of the model of an earlier one, opened if there is none.
+
+        raises Gone
+        """
+        task, most = self.task, self.task.settings.max_staleness
+        behind = self._desk.weights.staleness(self._db, task.name, row.weights)
+        if behind > most:
+            raise Gone(f"the update is of weights {behind} versions old, at most {most} are taken")
+        for attempt in range(2):
+            for other in self._rows():
+                same = other.model_digest == row.model_digest and other.stage == STAGES[0]
+                if same and other.number > row.number:
+                    return other
+            if attempt == 0:
+                self._open_on(row.weights)
+        raise Gone(f"round {row.number} of task {task.name} is over, and no other opens")
+
+    def blank(self, row: Row[Any]) -> LiveRound:
+        """A round of the task without its messages."""
+        return self._desk.replicas.blank(self.task, row, self._db)
+
+    def _rows(self) -> list[Row[Any]]:
+        return record.open_rounds(self._db, self.task.name)
+
+    def _open_on(self, weights: bytes) -> None:
         task, db = self.task, self._db
-        if task.state != "running" or record.open_round(db, task.name) is not None:
+        if task.state != "running":
             return
-        if why := self._desk.overspent(task):
+        try:
+            why = self._desk.overspent(db, task)
+        except LedgerDamaged as error:  # the task ends, the others go on
+            self._desk.tasks.set_state(db, task.name, "failed", str(error))
+            return
+        if why:
             self._desk.tasks.set_state(db, task.name, "finished", why)
             return
-        now, version = self._now(), self._desk.weights.latest(task.name, db)
+        now = self._now()
         query = select(table.c.number).where(table.c.task == task.name)
         number = (db.scalar(query.order_by(table.c.number.desc()).limit(1)) or 0) + 1
-        plan = task.settings.plan(version.moments)
+        begun = self._desk.weights.version_of(task.name, weights, db)
+        plan = task.settings.plan(begun.moments)
         row: dict[str, Any] = {
             "task": task.name,
             "number": number,
@@ -211,14 +262,17 @@ class Turn:
             "deadline": now + task.settings.join_s,
             "opened_at": now,
             "stage_started": now,
-            "model_digest": plan.model_digest(task.model, version.digest),
-            "weights": version.digest,
+            "model_digest": plan.model_digest(task.model, weights),
+            "weights": weights,
             "server_nonce": self._desk.settings.random(32),
         }
         db.execute(table.insert().values(**row))
-        public = {"model": task.model.hex(), "weights": version.digest.hex()}
+        public = {"model": task.model.hex(), "weights": weights.hex()}
         transcript.append(db, task.name, number, now, "opened", **public)
         self.moved = True
+
+    def _is_behind(self, live: LiveRound) -> bool:
+        return self._desk.weights.staleness(self._db, self.task.name, live.weights) > 0
 
     @property
     def _open(self) -> LiveRound:
@@ -230,7 +284,11 @@ class Turn:
 
     def _finish(self, live: LiveRound, total: Sum, now: float) -> None:
         task, weights, db = self.task, self._desk.weights, self._db
-        if why := self._desk.overspent(task):  # the database was put back to an earlier state
+        try:
+            why = self._desk.overspent(db, task)  # the database may have been put back
+        except LedgerDamaged as error:
+            why = str(error)
+        if why:
             self.fail(RoundFailed(why))
             return
         mean, privacy = total.mean, task.settings.privacy
@@ -245,10 +303,12 @@ class Turn:
         if privacy is not None:
             params = total.totals[0].session.params  # of the one shard: settings.check
             mean = privacy.noisy(mean, params, self._desk.settings.random)
+        behind = weights.staleness(db, task.name, live.weights)
         before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
         values, moments = weights.values(before), weights.moments(before)
         try:
-            mean = replace(mean, delta=self._combined(live, total, mean, len(values)))
+            delta = self._combined(live, total, mean, len(values))
+            mean = replace(mean, delta=delta * staleness_weight(behind))
         except RoundFailed as error:
             self.fail(error)
             return
@@ -256,6 +316,8 @@ class Turn:
             values, mean, strategy.start(len(values)) if moments is None else moments
         )
         public["summary"] = record.summary(db, live, mean, total) | clip
+        if task.settings.max_staleness:
+            public["summary"]["staleness"] = behind
         version = weights.add(db, task.name, after, live.number, moments)
         if privacy is not None:  # counted before anybody can see it
             what = f"round {live.number} {version.digest.hex()}"
@@ -291,6 +353,10 @@ class Turn:
         if record.finished(db, task.name) >= task.settings.rounds:
             self._desk.tasks.set_state(db, task.name, "finished")
         self._end(live)
+        if self.task.state != "running":
+            self._fail_all(RoundFailed(f"the task is {self.task.state}"), counts=False)
+        elif task.settings.max_staleness:
+            self._drop_stale()
 
     def _end(self, live: LiveRound) -> None:
         """The round is over: the audit log ties its transcript to all that came before."""
@@ -302,7 +368,30 @@ class Turn:
         audit.append(self._desk.store, self._db, at, "server", "a round ended", **what)
         self.changed = self.moved = True
         self.over.append(live)
-        self._desk.replicas.drop(self.task.name)
+        still_open = [row.number for row in self._rows()]
+        self._desk.replicas.drop(self.task.name, but=still_open)
         self.live = None
         self.task = self._desk.tasks.get(self.task.name, self._db)
-        self.open()
+        if not self.task.settings.max_staleness:  # else when a device asks
+            self.open()
+
+    def _fail_all(self, error: FlError, counts: bool = True) -> None:
+        for row in self._rows():
+            self._fail(row, error, counts)
+
+    def _drop_stale(self) -> None:
+        """End the rounds that wait for updates which nobody sends any more."""
+        most, name = self.task.settings.max_staleness, self.task.name
+        for row in self._rows():
+            behind = self._desk.weights.staleness(self._db, name, row.weights)
+            if row.stage == STAGES[0] and behind > most:
+                self._fail(row, RoundFailed(f"its weights are {behind} versions old"), False)
+
+    def _fail(self, row: Row[Any], error: FlError, counts: bool) -> None:
+        """End any open round of the task."""
+        turn = self._desk.load(self._db, self.task, row)
+        if turn.live is not None:
+            turn.fail(error, counts)
+        self.over += turn.over
+        self.changed = self.moved = True
+        self.live, self.task = None, turn.task

@@ -145,13 +145,20 @@ class ShardedStage:
     def accusations(self) -> tuple[tuple[int, int], ...]:
         return tuple(sorted(pair for state in self._reveals for pair in state.accusations))
 
+    def state_of(self, client: int) -> State:
+        """The stage of a client's shard.     raises Gone, too, where that is lost"""
+        at = self.cohort.shard_of(client)
+        if at in self.lost:
+            raise Gone(f"the shard of client {client} is lost: {self.lost[at]}")
+        return self.states[at]
+
     def receive(self, client: int, message: bytes) -> bool:
         """Whether the message is new and must be kept.     raises ProtocolError, Malformed, Gone"""
-        return self._state_of(client).receive(client, message)
+        return self.state_of(client).receive(client, message)
 
     def reply(self, client: int) -> bytes:
         """What the stage before this one led to, for one client.     raises Gone"""
-        state = self._state_of(client)
+        state = self.state_of(client)
         return state.reply(client) if isinstance(state, Vectors) else state.reply
 
     def advance(self) -> ShardedStage:
@@ -176,12 +183,6 @@ class ShardedStage:
         if not ended:
             raise _whole_loss(lost)
         return ended, lost
-
-    def _state_of(self, client: int) -> State:
-        at = self.cohort.shard_of(client)
-        if at in self.lost:
-            raise Gone(f"the shard of client {client} is lost: {self.lost[at]}")
-        return self.states[at]
 
     @property
     def _reveals(self) -> list[Reveals]:

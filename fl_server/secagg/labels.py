@@ -15,7 +15,7 @@ ADVERT = b"fl-sa/1 advert"
 AGREE = b"fl-sa/1 agree"
 CERTIFICATE = b"fl-sa/1 certificate"
 REVOCATION = b"fl-sa/1 revocation"
-ENROL = b"fl-sa/1 enrol"
+ENROL = b"fl-sa/1 enrolment"
 HANDOVER = b"fl-sa/1 handover"
 REQUEST = b"fl-sa/1 request"
 
@@ -27,6 +27,7 @@ CHECKSUM_KEY = b"checksum"
 ROUNDING_KEY = b"rounding"
 
 # Hashes.
+TOKEN = b"fl-sa/1 token"
 COMMITMENT = b"fl-sa/1 commitment"
 SHARE_DIGEST = b"fl-sa/1 share digest"
 SHARED_SET = b"fl-sa/1 U2"

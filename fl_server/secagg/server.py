@@ -119,8 +119,8 @@ class Shares(Stage):
 
     def close(self) -> Vectors:
         """U2 is fixed.     raises RoundFailed"""
-        require(self.session, len(self._boxes.owners), "shared")
         self.closed = True
+        require(self.session, len(self._boxes.owners), "shared")
         return Vectors(self.session, self._boxes)
 
 
@@ -154,8 +154,8 @@ class Vectors(Stage):
 
     def close(self) -> Agreements:
         """U3 is fixed.     raises RoundFailed"""
-        require(self.session, len(self._seen), "uploaded")
         self.closed = True
+        require(self.session, len(self._seen), "uploaded")
         return Agreements(self.session, self._boxes, self.senders, self._sum)
 
 
@@ -203,8 +203,8 @@ class Agreements(Stage):
 
     def close(self) -> Reveals:
         """The signatures that are handed out are fixed.     raises RoundFailed"""
-        require(self.session, len(self._signatures), "signed the survivor list")
         self.closed = True
+        require(self.session, len(self._signatures), "signed the survivor list")
         return Reveals(self.session, self._boxes, self.survivors, self._sum, self._signatures)
 
     def _count(self, signer: int) -> None:

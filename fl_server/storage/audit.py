@@ -1,4 +1,5 @@
-"""The log of who asked the server for what, each line with the hash of the one before it.
+"""The log of who asked the server for what, from where, and what came of it, each line with the
+hash of the one before it.
 
 The end of each round is a line, too, with the hash of the round's own transcript: who keeps the
 last line of this log can tell whether any line of any transcript was changed.
@@ -16,8 +17,8 @@ from fl_server.storage.tables import audit as table
 from fl_server.storage.transcript import START, line_hash
 
 
-def append(store: Store, db: Connection, at: float, who: str, what: str, **more: Any) -> None:
-    """Add a line, in the caller's transaction."""
+def append(store: Store, db: Connection, at: float, who: str, what: str, **more: Any) -> int:
+    """Add a line, in the caller's transaction; its number comes out."""
     store.lock(db, "audit")
     last = db.execute(select(table).order_by(table.c.position.desc()).limit(1)).first()
     fields = {
@@ -30,6 +31,7 @@ def append(store: Store, db: Connection, at: float, who: str, what: str, **more:
     line = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     position = 0 if last is None else last.position + 1
     db.execute(table.insert().values(position=position, line=line))
+    return position
 
 
 def lines(db: Connection, first: int, most: int) -> list[str]:

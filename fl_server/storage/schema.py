@@ -9,12 +9,15 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, inspect, text
 
 from fl_server.errors import SettingsError
 
 # Servers before there were versions made these tables.
 _FIRST = "0001"
+# Tables that came with later ones; rows say which of these a database has.
+_LATER = {"parts", "tokens", "audit", "enrolments", "uploads"}
 # Of PostgreSQL's advisory lock: workers that start together migrate one after the other.
 _LOCK = 0x6D696E64
 
@@ -35,6 +38,7 @@ def upgrade(engine: Engine) -> None:
         _check_known(config, found)
         config.attributes["connection"] = connection
         if found is None and inspect(connection).has_table("clients"):
+            _check_first(connection)
             command.stamp(config, _FIRST)
         command.upgrade(config, "head")
 
@@ -47,7 +51,20 @@ def _config() -> Config:
 
 
 def _version(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    try:
+        return MigrationContext.configure(connection).get_current_revision()
+    except CommandError as error:
+        raise SettingsError(f"the table alembic_version: {error}; want one row") from None
+
+
+def _check_first(connection: Connection) -> None:
+    """Nothing, if tables without a version are those of the first.     raises SettingsError"""
+    later = set(inspect(connection).get_table_names()) & _LATER
+    if later:
+        raise SettingsError(
+            "the database does not say which version its tables have: alembic_version has no row, "
+            f"but there is a table {min(later)}; put the row back, or a backup"
+        )
 
 
 def _check_known(config: Config, found: str | None) -> None:

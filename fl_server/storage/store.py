@@ -187,13 +187,13 @@ def _engine(url: str) -> Engine:
     with _one_line():
         found = make_url(url)
         options: dict[str, Any] = {}
-        if found.get_backend_name() == "postgresql":
+        if found.get_backend_name() in ("postgresql", "postgres"):
             found = found.set(drivername="postgresql+psycopg")
             options = {"pool_size": 8, "max_overflow": 24}
         elif found.get_backend_name() != "sqlite":
             kind = found.get_backend_name()
             raise SettingsError(f"the database cannot be used: {kind} is not sqlite or postgresql")
-        return create_engine(found, **options)
+        return create_engine(found, hide_parameters=True, **options)
 
 
 def _be_durable(connection: DBAPIConnection, _: object) -> None:

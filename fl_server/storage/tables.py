@@ -23,6 +23,8 @@ clients = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("public_key", LargeBinary, unique=True, nullable=False),
+    # Empty for clients from before it was kept who had no certificate then.
+    Column("tenant", String(64), nullable=False, server_default=""),
     Column("population", String(64), nullable=False),
     Column("certificate", LargeBinary, nullable=False),
     Column("counter", BigInteger, nullable=False, default=0),
@@ -44,6 +46,7 @@ weights = Table(
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary, nullable=False),
     Column("round", Integer, nullable=False),
+    Index("weights_by_digest", "digest"),
 )
 moments = Table(  # what a task's strategy keeps beside these weights
     "moments",
@@ -128,11 +131,18 @@ audit = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("line", Text, nullable=False),
 )
+uploads = Table(  # what operators have sent, by the tenant of their token
+    "uploads",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
+)
 enrolments = Table(  # that wait for a certificate from an authority apart from the server
     "enrolments",
     metadata,
     Column("client", Integer, primary_key=True, autoincrement=False),
     Column("tenant", String(64), nullable=False),
+    # What the device has signed, without its token (messages.Asked).
     Column("message", LargeBinary, nullable=False),
     Column("asked_at", Float, nullable=False),
 )

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from fl_server.errors import Malformed, NotFound
 from fl_server.secagg.encode import Floats
@@ -87,6 +87,17 @@ class Weights:
     def version_of(self, task: str, digest: bytes, within: Connection | None = None) -> Version:
         """The newest version with these weights.     raises NotFound"""
         return self._found(task, within, newest=True, digest=digest)[-1]
+
+    def staleness(self, db: Connection, task: str, digest: bytes) -> int:
+        """How many versions have come since the newest one with these weights.
+
+        raises NotFound
+        """
+        same = (table.c.task == task) & (table.c.digest == digest)
+        found = db.scalar(select(func.max(table.c.version)).where(same))
+        if found is None:
+            raise NotFound(f"task {task} has no weights {digest.hex()}")
+        return self.latest(task, db).version - int(found)
 
     def values(self, version: Version) -> Floats:
         """float32 [d]"""

@@ -100,6 +100,61 @@ def conv2d(
     return activate(activation, y if b is None else y + b)
 
 
+def _add_shape(x, r, w, b, **attrs):
+    y = _conv_shape(x, w, b, **attrs)
+    check_equal("conv2d_add", "r", r, y)
+    return y
+
+
+def _add_grad(g, y, x, r, w, b, *, activation, **attrs):
+    g = before_activation(g, activation, lambda: conv2d_add(x, r, w, b, **attrs))
+    dx, dw, db = _conv_grad(g, y, x, w, b, activation=Activation.none, **attrs)
+    return dx, g, dw, db
+
+
+@op(
+    code=156,
+    shape=_add_shape,
+    samples=[
+        case((1, 5, 6, 3), (1, 3, 4, 4), (4, 3, 3, 3), (4,)),
+        case((2, 5, 6, 3), (2, 3, 6, 4), (4, 3, 2, 3), pads=(1, 0, 2, 1), strides=(2, 1)),
+        case((2, 4, 4, 6), (2, 4, 4, 4), (4, 3, 3, 3), (4,), groups=2, pads=(1, 1, 1, 1)),
+        case((2, 3, 4, 5), (2, 3, 4, 6), (6, 1, 1, 5), (6,), activation=Activation.relu),
+        case((1, 9, 7, 19), (1, 7, 5, 33), (33, 3, 3, 19), activation=Activation.silu),
+        case((1, 3, 9, 40), (1, 3, 9, 5), (5, 3, 3, 40), (5,), pads=(1, 1, 1, 1)),
+        case((1, 1, 1, 40), (1, 1, 1, 9), (9, 1, 1, 40), (9,), activation=Activation.relu6),
+        # squares of windows enough for Winograd's way
+        case(
+            (1, 15, 15, 33),
+            (1, 15, 15, 34),
+            (34, 3, 3, 33),
+            (34,),
+            pads=(1, 1, 1, 1),
+            activation=Activation.relu,
+        ),
+    ],
+    grad=_add_grad,
+)
+def conv2d_add(
+    x,
+    r,
+    w,
+    b=None,
+    *,
+    strides=(1, 1),
+    pads=(0, 0, 0, 0),
+    dilations=(1, 1),
+    groups=1,
+    activation=Activation.none,
+):
+    """y = activation(conv2d(x, w, b) + r), the end of a residual block (He et al. 2016)
+
+    x, w and b as in conv2d, r: [n,p,q,k] -> y: [n,p,q,k]. r stands before the weights.
+    """
+    attrs = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
+    return activate(activation, conv2d.ref(x, w, b, **attrs, activation=Activation.none) + r)
+
+
 def _split(x: Array, groups: int) -> Array:
     """[n,h,w,c] -> [groups, n h w, c/groups]"""
     return x.reshape(-1, groups, x.shape[3] // groups).swapaxes(0, 1)

@@ -129,3 +129,36 @@ def linear(x, w, b=None, *, activation=Activation.none):
     """y = activation(x w^T + b)     x: [...,in], w: [out,in], b: [out] -> y: [...,out]"""
     y = np.matmul(x, w.T)
     return activate(activation, y if b is None else y + b)
+
+
+def _add_shape(x: Shape, r: Shape, w: Shape, b: Shape | None, *, activation: Activation) -> Shape:
+    y = _linear_shape(x, w, b, activation=activation)
+    if r != y:
+        raise ShapeError(f"linear_add: r is {shape_text(r)}, want {shape_text(y)}")
+    return y
+
+
+def _add_grad(g, y, x, r, w, b, *, activation):
+    g = before_activation(g, activation, lambda: linear_add(x, r, w, b))
+    dx, dw, db = _linear_grad(g, y, x, w, b, activation=Activation.none)
+    return dx, g, dw, db
+
+
+@op(
+    code=132,
+    shape=_add_shape,
+    samples=[
+        case((3, 4), (3, 5), (5, 4), (5,)),
+        case((2, 3, 4), (2, 3, 5), (5, 4), activation=Activation.relu),
+        case((3, 4), (3, 5), (5, 4), (5,), activation=Activation.gelu),
+        case((1, 40), (1, 17), (17, 40), (17,), activation=Activation.relu6),
+        case((25, 260), (25, 9), (9, 260), (9,)),
+    ],
+    grad=_add_grad,
+)
+def linear_add(x, r, w, b=None, *, activation=Activation.none):
+    """y = activation(x w^T + b + r), the end of a residual block (He et al. 2016)
+
+    x: [...,in], r: [...,out], w: [out,in], b: [out] -> y: [...,out]
+    """
+    return activate(activation, linear.ref(x, w, b, activation=Activation.none) + r)

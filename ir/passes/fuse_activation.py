@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from ir.graph import Graph, Node, Value, is_fixed
 from ir.ops import OUTPUT_AXIS
 from ir.ops.activation import Activation, activation_of
+from ir.passes.fuse_residual import APART
 from ir.passes.rewrite import rewrite, uses
+
+LAYERS = {*OUTPUT_AXIS, *APART}  # that have an activation
 
 
 def fuse_activation(graph: Graph) -> Graph:
@@ -34,7 +37,7 @@ def _fused(graph: Graph, *, also_trained: bool) -> Graph:
         if kind is None or x is None or x.node is None or not is_read_once(node.inputs[0]):
             return None
         layer = x.node
-        if layer.op.name not in OUTPUT_AXIS or layer.attrs["activation"] is not Activation.none:
+        if layer.op.name not in LAYERS or layer.attrs["activation"] is not Activation.none:
             return None
         if not also_trained and not is_fixed(*layer.present_inputs[1:]):
             return None

@@ -18,13 +18,14 @@ struct Prepared::Item {
   const Kernel* kernel;
   Item* next;
   Array<unsigned char> attrs;
-  Array<const void*> weights;  // where the inputs from 1 on lie
+  Array<const void*> weights;  // where they lie
   Arena bytes;
 
-  bool is(const Kernel& of, const Tensor* in, const void* with, size_t attrs_size) const {
+  // `from`: the first tensor that is a weight.
+  bool is(const Kernel& of, const Tensor* from, const void* with, size_t attrs_size) const {
     if (kernel != &of || attrs.size() != attrs_size || std::memcmp(attrs.data(), with, attrs_size) != 0) return false;
     for (size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] != in[i + 1].data) return false;
+      if (weights[i] != from[i].data) return false;
     }
     return true;
   }
@@ -46,13 +47,13 @@ bool Prepared::allocate(size_t weights, size_t model_size) {
   return items_.allocate(weights + 1);
 }
 
-const void* Prepared::find(const Kernel& kernel, uint32_t weight, const Tensor* in, int inputs, Tensor* out,
+const void* Prepared::find(const Kernel& kernel, uint32_t weight, int first, const Tensor* in, int inputs, Tensor* out,
                            const void* attrs, size_t attrs_size, bool may_make) {
   int steps = 0;
   for (Item* item = items_[weight]; item != nullptr && steps < kMostSteps; item = item->next, ++steps) {
-    if (item->is(kernel, in, attrs, attrs_size)) return item->bytes.data();
+    if (item->is(kernel, in + first, attrs, attrs_size)) return item->bytes.data();
   }
-  Item* item = may_make ? make(kernel, in, inputs, out, attrs, attrs_size) : nullptr;
+  Item* item = may_make ? make(kernel, first, in, inputs, out, attrs, attrs_size) : nullptr;
   if (item == nullptr) return nullptr;
   item->next = items_[weight];
   items_[weight] = item;
@@ -64,23 +65,23 @@ const void* Prepared::find_of_attrs(const Kernel& kernel, const Tensor* in, Tens
   uint32_t hash = 2166136261u;  // Fowler, Noll and Vo's: lists stay short
   for (size_t i = 0; i < attrs_size; ++i) hash = (hash ^ static_cast<const unsigned char*>(attrs)[i]) * 16777619u;
   const uint32_t list = hash % static_cast<uint32_t>(items_.size());
-  return find(kernel, list, in, 1, out, attrs, attrs_size, may_make);
+  return find(kernel, list, 1, in, 1, out, attrs, attrs_size, may_make);
 }
 
-Prepared::Item* Prepared::make(const Kernel& kernel, const Tensor* in, int inputs, Tensor* out, const void* attrs,
-                               size_t attrs_size) {
+Prepared::Item* Prepared::make(const Kernel& kernel, int first, const Tensor* in, int inputs, Tensor* out,
+                               const void* attrs, size_t attrs_size) {
   const uint64_t size = kernel.prepare(in, inputs, out, attrs, nullptr);
   if (size > most_ - size_) return nullptr;
   Item* item = create<Item>();
   if (item == nullptr) return nullptr;
-  if (!item->attrs.allocate(attrs_size) || !item->weights.allocate(static_cast<size_t>(inputs) - 1) ||
+  if (!item->attrs.allocate(attrs_size) || !item->weights.allocate(static_cast<size_t>(inputs - first)) ||
       !item->bytes.reserve(static_cast<size_t>(size))) {
     destroy(item);
     return nullptr;
   }
   item->kernel = &kernel;
   std::memcpy(item->attrs.data(), attrs, attrs_size);
-  for (size_t i = 0; i < item->weights.size(); ++i) item->weights[i] = in[i + 1].data;
+  for (size_t i = 0; i < item->weights.size(); ++i) item->weights[i] = in[first + static_cast<int>(i)].data;
   kernel.prepare(in, inputs, out, attrs, item->bytes.data());
   size_ += size;
   return item;

@@ -4,6 +4,7 @@
 
 #include "exec/routine.h"
 #include "kernels/gemm/prepared.h"
+#include "kernels/layer_inputs.h"
 
 namespace lite {
 namespace {
@@ -12,10 +13,11 @@ constexpr size_t kLarge = size_t{4} << 20;   // bytes that a step reads and writ
 constexpr size_t kLeast = size_t{64} << 10;  // bytes of one example: work for all threads
 constexpr size_t kMostWeights = size_t{1} << 20;  // bytes of a weight that is read for each example, from the cache
 
-// Operators whose result has an example for each of input 0, which depends on no other; further inputs are weights.
+// Operators whose result has an example for each of its inputs before the weights, which depends on no other.
 bool is_layer(int code) {
-  return code == code::conv2d || code == code::depthwise_conv2d || code == code::quantized_conv2d ||
-         code == code::quantized_depthwise_conv2d || code == code::max_pool2d || code == code::avg_pool2d;
+  return code == code::conv2d || code == code::conv2d_add || code == code::depthwise_conv2d ||
+         code == code::quantized_conv2d || code == code::quantized_depthwise_conv2d || code == code::max_pool2d ||
+         code == code::avg_pool2d;
 }
 
 }  // namespace
@@ -27,7 +29,8 @@ int32_t Routine::examples_of(const Step& step) const {
   const Tensor& y = tensor(static_cast<uint32_t>(step.ids[step.given]));
   if (y.rank() != 4 || y.dim(0) < 2 || y.size_bytes() / static_cast<size_t>(y.dim(0)) < kLeast) return 0;
   for (int32_t k = 0; k < step.given; ++k) {
-    const bool computed = step.ids[k] >= 0 && value_of(step.ids[k]) >= 0, wanted = k == 0 || elementwise;
+    const bool computed = step.ids[k] >= 0 && value_of(step.ids[k]) >= 0,
+               wanted = k < first_weight(step.op->code) || elementwise;
     if (computed != wanted) return 0;
     if (!wanted) continue;
     const Tensor& x = tensor(static_cast<uint32_t>(step.ids[k]));
@@ -39,12 +42,14 @@ int32_t Routine::examples_of(const Step& step) const {
 // Whether a layer loses nothing where each example has a call of its own: no weight is packed or fetched from memory in
 // all of them, and one image has squares enough for 3x3 windows to go Winograd's way.
 bool Routine::suits_examples(const Step& step) const {
-  for (int32_t k = 1; k < step.given; ++k) {
+  for (int32_t k = first_weight(step.op->code); k < step.given; ++k) {
     if (step.ids[k] < 0) continue;
     const uint32_t id = static_cast<uint32_t>(step.ids[k]);
     const Tensor &w = tensor(id), &y = tensor(static_cast<uint32_t>(step.ids[step.given]));
     if (w.size_bytes() > kMostWeights || (step.kernel->prepare != nullptr && model_->is_writable(id))) return false;
-    if (step.op->code != code::conv2d || w.rank() != 4 || w.dim(1) != 3 || w.dim(2) != 3) continue;
+    if ((step.op->code != code::conv2d && step.op->code != code::conv2d_add) || w.rank() != 4 || w.dim(1) != 3 ||
+        w.dim(2) != 3)
+      continue;
     if ((int64_t{y.dim(1)} + 1) / 2 * ((int64_t{y.dim(2)} + 1) / 2) < kLeastSquares) return false;
   }
   return true;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exec/routine.h"
+#include "kernels/layer_inputs.h"
 
 namespace lite {
 namespace {
@@ -189,7 +190,7 @@ bool Routine::check_control(const Step& step) const {
   }
 }
 
-// Finds what its kernel makes of weights, where all inputs but the first are weights that never change or left
+// Finds what its kernel makes of weights, where all inputs from the first weight on never change or are left
 // out, or of attributes. These may follow the sizes: only those of the first fit are prepared for.
 void Routine::prepare(uint32_t number, bool may_make) {
   Step& step = steps_[number];  // check_step has gathered its tensors
@@ -200,12 +201,13 @@ void Routine::prepare(uint32_t number, bool may_make) {
     step.prepared = prepared_->find_of_attrs(*step.kernel, in_.data(), out_.data(), attrs, attrs_size, may_make);
     return;
   }
-  if (step.given < 2) return;
-  for (int32_t k = 1; k < step.given; ++k) {
+  const int32_t first = first_weight(step.op->code);
+  if (step.given <= first) return;
+  for (int32_t k = first; k < step.given; ++k) {
     const int32_t id = step.ids[k];
     if (id >= 0 && (value_of(id) >= 0 || model_->is_writable(static_cast<uint32_t>(id)))) return;
   }
-  step.prepared = prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[1]), in_.data(), step.inputs,
+  step.prepared = prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[first]), first, in_.data(), step.inputs,
                                   out_.data(), attrs, attrs_size, may_make);
 }
 

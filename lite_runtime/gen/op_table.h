@@ -102,12 +102,14 @@ enum Code : uint16_t {
   nonzero = 129,
   matmul = 130,
   linear = 131,
+  linear_add = 132,
   conv2d = 150,
   conv2d_dx = 151,
   conv2d_dw = 152,
   depthwise_conv2d = 153,
   depthwise_conv2d_dx = 154,
   depthwise_conv2d_dw = 155,
+  conv2d_add = 156,
   max_pool2d = 180,
   max_pool2d_dx = 181,
   max_pool2d_at = 182,
@@ -484,6 +486,9 @@ struct matmul_attrs {
 struct linear_attrs {
   Activation activation;
 };
+struct linear_add_attrs {
+  Activation activation;
+};
 struct conv2d_attrs {
   Ints strides;
   Ints pads;
@@ -522,6 +527,13 @@ struct depthwise_conv2d_dw_attrs {
   Ints strides;
   Ints pads;
   Ints dilations;
+};
+struct conv2d_add_attrs {
+  Ints strides;
+  Ints pads;
+  Ints dilations;
+  int32_t groups;
+  Activation activation;
 };
 struct max_pool2d_attrs {
   Ints size;
@@ -907,12 +919,14 @@ struct formula_attrs {
   X(nonzero) \
   X(matmul) \
   X(linear) \
+  X(linear_add) \
   X(conv2d) \
   X(conv2d_dx) \
   X(conv2d_dw) \
   X(depthwise_conv2d) \
   X(depthwise_conv2d_dx) \
   X(depthwise_conv2d_dw) \
+  X(conv2d_add) \
   X(max_pool2d) \
   X(max_pool2d_dx) \
   X(max_pool2d_at) \
@@ -1131,12 +1145,14 @@ struct formula_attrs {
   X(matmul, i32) \
   X(matmul, i64) \
   X(linear, f32) \
+  X(linear_add, f32) \
   X(conv2d, f32) \
   X(conv2d_dx, f32) \
   X(conv2d_dw, f32) \
   X(depthwise_conv2d, f32) \
   X(depthwise_conv2d_dx, f32) \
   X(depthwise_conv2d_dw, f32) \
+  X(conv2d_add, f32) \
   X(max_pool2d, f32) \
   X(max_pool2d, i8) \
   X(max_pool2d, i16) \
@@ -1304,12 +1320,14 @@ struct formula_attrs {
   {"nonzero", 129, 1, 1, 2, 0, false, "", {0}}, \
   {"matmul", 130, 2, 2, 1, 0, false, "bb", {0}}, \
   {"linear", 131, 2, 3, 1, 0, false, "c", {8}}, \
+  {"linear_add", 132, 3, 4, 1, 0, false, "c", {8}}, \
   {"conv2d", 150, 2, 3, 1, 0, false, "IIIic", {8}}, \
   {"conv2d_dx", 151, 2, 2, 1, 0, false, "IIIIi", {0}}, \
   {"conv2d_dw", 152, 2, 2, 1, 0, false, "IIIIi", {0}}, \
   {"depthwise_conv2d", 153, 2, 3, 1, 0, false, "IIIc", {8}}, \
   {"depthwise_conv2d_dx", 154, 2, 2, 1, 0, false, "IIII", {0}}, \
   {"depthwise_conv2d_dw", 155, 2, 2, 1, 0, false, "IIII", {0}}, \
+  {"conv2d_add", 156, 3, 4, 1, 0, false, "IIIic", {8}}, \
   {"max_pool2d", 180, 1, 1, 1, 0, false, "IIII", {0}}, \
   {"max_pool2d_dx", 181, 2, 2, 1, 0, false, "IIII", {0}}, \
   {"max_pool2d_at", 182, 2, 2, 1, 0, false, "IIII", {0}}, \

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cloud import ops
+from cloud import grad, modes, ops
 from cloud.autodiff import gradients, ones_like, remat, value_and_gradients, vjp
 from cloud.interpreter import run
 from ir import model_file
@@ -285,6 +285,17 @@ def test_remat_bounds_what_a_second_derivative_keeps_too() -> None:
     x = np.float64(0.3)
     assert most_on_a_tape(gradient(gradient(plain)), x) >= 400
     assert most_on_a_tape(gradient(gradient(sparse)), x) < 150
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+def test_remat_of_a_condition_is_refused_not_true_for_ever(mode: str) -> None:
+    def f(x: Value) -> Value:
+        while remat(x > 1):  # type: ignore[arg-type,operator]
+            x = x * 0.5
+        return x
+
+    with modes.using(mode=mode), pytest.raises(Exception, match=r"autodiff.remat: .*cloud.remat"):
+        grad(f)(8.0)
 
 
 def test_remat_of_a_function_keeps_its_inputs_alone() -> None:

@@ -155,6 +155,43 @@ def test_arrays_and_weights_meet_under_pythons_operators(mode: str) -> None:
     np.testing.assert_array_equal(g, np.full((3, 2), 8.0))
 
 
+@MODES
+@pytest.mark.parametrize(
+    "second", [2.0, np.float64(2.0), np.full((), 2.0), None], ids=["float", "numpy", "array", "x"]
+)
+def test_gradients_are_counted_alike_for_known_and_unknown_arguments(
+    mode: str, second: Any
+) -> None:
+    right = custom_gradient(lambda x, a: (x * a, lambda g: (g * 10, g * 20)))
+    short = custom_gradient(lambda x, a: (x * a, lambda g: g * 10))
+
+    def with_second(f: Any) -> Any:
+        return grad(lambda x: f(x, x if second is None else second))
+
+    with modes.using(mode=mode):
+        assert with_second(right)(np.float64(3.0)) == (30 if second is None else 10)
+        with pytest.raises(ShapeError, match="backward gives 1 gradients, want 2"):
+            with_second(short)(np.float64(3.0))
+
+
+@MODES
+def test_whole_numbers_need_no_gradient_and_may_be_given_one(mode: str) -> None:
+    right = custom_gradient(lambda x, a: (x * a, lambda g: (g * 10, g * 20)))
+    short = custom_gradient(lambda x, a: (x * a, lambda g: g * 10))
+    with modes.using(mode=mode):
+        for f in (right, short):
+            assert grad(lambda x, f=f: f(x, 2))(np.float64(3.0)) == 10
+            assert grad(lambda x, n, f=f: f(x, n))(np.float64(3.0), np.int32(2)) == 10
+
+
+@MODES
+@pytest.mark.parametrize("known", [3.0, 3, np.float64(3.0), np.ones(2)], ids=repr)
+def test_a_result_that_is_known_has_a_cotangent_of_zeros(mode: str, known: Any) -> None:
+    f = custom_gradient(lambda x: ((x * 2, known), lambda g, h: g * 10 + np.sum(h * 5)))
+    with modes.using(mode=mode):
+        assert grad(lambda x: f(x)[0])(np.float64(3.0)) == 10
+
+
 def test_a_backward_of_the_wrong_shape_is_refused() -> None:
     @custom_gradient
     def f(x: Any) -> Any:

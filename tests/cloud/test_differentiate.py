@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from cloud import grad, grad_source, jvp, modes, ops, remat, stop_gradient, value_and_grad, vjp
+from cloud.autodiff.reverse import Reverse, differentiated_again
 from ir.dtype import DType
 from ir.errors import ShapeError
 from ir.graph import Graph, Value, Weight
@@ -278,6 +280,21 @@ def test_the_source_of_a_second_derivative_runs_too() -> None:
     assert g(0.3) == pytest.approx(2 * np.cos(0.3) - 0.3 * np.sin(0.3), rel=1e-12)
 
 
+def test_the_source_takes_arrays_in_order_then_weights_and_gives_gradients_in_order() -> None:
+    w = Weight(np.arange(3.0), name="w")
+
+    def f(d: Any, n: int, x: Any) -> Any:
+        return (d["a"] * x * w * n).sum() + d["b"][0]
+
+    examples = {"a": np.ones(3), "b": (2.0,)}, 4, np.full(3, 5.0)
+    g = compiled(grad_source(f, *examples, wrt=("x", w, 0)), "grad_f")
+    assert list(inspect.signature(g).parameters) == ["x0", "x1", "x", "w"]
+    found = g(np.ones(3), 2.0, np.full(3, 5.0), w.data)
+    want = 4 * w.data, np.full(3, 20.0), 20 * w.data, 1.0
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_shapes_serve_as_examples() -> None:
     source = grad_source(loss, (2, 3), (4, 3))
     np.testing.assert_allclose(compiled(source, "grad_loss")(W, X), grad(loss)(W, X), rtol=1e-12)
@@ -309,11 +326,30 @@ def test_an_error_inside_says_which_line_of_the_users_it_comes_from() -> None:
 
     with modes.using(mode="graph"), pytest.raises(ShapeError, match="matmul") as caught:
         grad(lambda x: inner(x).sum() if np.sum(x) > 0 else 0.0)(np.ones((3, 3)))
-    (note,) = caught.value.__notes__
+    note, hint = caught.value.__notes__
     assert "test_differentiate.py" in note
     assert ": in inner" in note
     assert "return x @ np.ones((2, 2))  # of three" in note
+    assert "hint: x.shape" in hint
 
 
 def test_a_whole_number_to_differentiate_by_is_data() -> None:
     assert grad(lambda x: x * x)(3) == 6.0
+
+
+def test_a_second_derivative_that_fails_leaves_the_next_gradient_as_it_was() -> None:
+    def fails(x: Any) -> Any:
+        raise ValueError("no")
+
+    def f(x: Any) -> Any:
+        for _ in range(300):
+            x = np.sin(x) * 1.5
+        return x
+
+    before = grad(f)(np.float64(0.5))
+    with pytest.raises(ValueError, match="no"):
+        grad(grad(fails))(np.float64(0.5))
+    assert not Reverse(()).again
+    with differentiated_again():
+        assert Reverse(()).again
+    assert grad(f)(np.float64(0.5)).tobytes() == before.tobytes()

@@ -21,6 +21,7 @@ from ir.graph import Constant, Graph, Value, Weight
 from ir.ops.activation import Activation
 from ir.passes.fold_batch_norm import fold_batch_norm
 from ir.passes.fuse_activation import fuse_activation, fuse_trained_activation
+from ir.passes.fuse_residual import fuse_residual, split_residual
 from ir.passes.layout import layout
 from ir.passes.move_int8 import move_int8
 from ir.verify import verify
@@ -29,7 +30,7 @@ from tests.random_graphs import random_arrays, random_symbolic_graph, random_tra
 
 OURS = [
     fuse_pad, layout, fold_batch_norm, fuse_bias, find_activation, fuse_activation,
-    fuse_trained_activation, move_int8, share_weights, unique_names,
+    fuse_trained_activation, fuse_residual, split_residual, move_int8, share_weights, unique_names,
 ]  # fmt: skip
 LIMIT = 1e-5  # relative: folded weights are rounded once more
 Net = Callable[..., Value]
@@ -280,6 +281,51 @@ def test_relu_is_fused_into_a_layer_that_trains_only_at_the_end() -> None:
     graph = Graph.trace(lambda x: ops.relu(ops.linear(x, trained(4, 5))), (2, 5))
     assert op_names(fuse_activation(graph)) == ["linear", "relu"]
     assert op_names(fuse_trained_activation(graph)) == ["linear"]
+
+
+def block(x: Value) -> Value:
+    """A residual block of two convolutions."""
+    y = ops.relu(ops.conv2d(x, frozen(3, 3, 3, 3), frozen(3), pads=(1, 1, 1, 1)))
+    return ops.relu(ops.conv2d(y, frozen(3, 1, 1, 3, seed=1)) + x)
+
+
+def test_the_sum_of_a_residual_block_and_its_activation_are_fused_into_the_layer_before() -> None:
+    graph = Graph.trace(block, (1, 5, 5, 3))
+    fused = fuse_trained_activation(fuse_residual(graph))
+    assert op_names(fused) == ["conv2d", "conv2d_add"]
+    assert fused.nodes[1].attrs["activation"] is Activation.relu
+    assert_same(graph, fused, seed=3)
+    apart = split_residual(fused)
+    assert op_names(apart) == ["conv2d", "conv2d", "add", "relu"]
+    assert_same(graph, apart, seed=3)
+
+
+def test_of_two_layers_that_are_added_the_later_one_takes_the_sum() -> None:
+    def net(x: Value) -> Value:
+        short = ops.linear(x, frozen(4, 5))
+        return short + ops.linear(ops.tanh(x), frozen(4, 5, seed=1), frozen(4))
+
+    graph = Graph.trace(net, (2, 5))
+    fused = fuse_residual(graph)
+    assert sorted(op_names(fused)) == ["linear", "linear_add", "tanh"]
+    assert_same(graph, fused, seed=3)
+
+
+def test_a_sum_stays_where_others_read_the_layer_or_it_stretches() -> None:
+    w = frozen(5, 5)
+
+    def read_twice(x: Value) -> tuple[Value, Value]:
+        y = ops.linear(x, w)
+        return y + x, y
+
+    for net in (
+        read_twice,
+        lambda x: ops.linear(x, w) + frozen(1, 5),
+        lambda x: ops.linear(x, w, activation=Activation.relu) + x,
+        lambda x: ops.linear(x, w) - x,
+    ):
+        graph = Graph.trace(net, (2, 5))
+        assert op_names(fuse_residual(graph)) == op_names(graph)
 
 
 ROOT2, SLOPE = np.float32(np.sqrt(2)), np.float32(np.sqrt(2 / np.pi))

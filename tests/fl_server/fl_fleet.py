@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -145,10 +146,9 @@ class Killable:
         root = Path(__file__).parents[2]
         env = os.environ | {"PYTHONPATH": str(root)}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
-        where = self.process.stderr.readline()
-        assert where.startswith(("ms-serve: http://127.0.0.1:", "ms-serve: https://127.0.0.1:")), (
-            where
-        )
+        line = self.process.stderr.readline()
+        where = json.loads(line)["message"] if line.startswith("{") else line[len("ms-serve: ") :]
+        assert where.startswith(("http://127.0.0.1:", "https://127.0.0.1:")), line
         self.port = int(where.split(",")[0].rpartition(":")[2])
         self.authority = bytes.fromhex(where.split()[-1])
 

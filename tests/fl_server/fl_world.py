@@ -35,10 +35,13 @@ def identity_of(name: bytes) -> Identity:
     return Identity(name.ljust(32, b"."))
 
 
-def enrolment(identity: Identity, evidence: bytes, signer: Identity | None = None) -> wire.Enrol:
-    unsigned = wire.Enrol(identity.public, "default", evidence, bytes(64))
-    signature = (signer or identity).sign(labels.ENROL, unsigned.signed)
-    return replace(unsigned, signature=signature)
+def enrolment(
+    identity: Identity, token: bytes, signer: Identity | None = None, attestation: bytes = b""
+) -> wire.Enrol:
+    made = wire.Enrol.of(identity, "default", token, attestation)
+    if signer is None:
+        return made
+    return replace(made, signature=signer.sign(labels.ENROL, made.asked.signed))
 
 
 def signed_headers(name: bytes, client: int, counter: int, method: str, path: str, body=b""):

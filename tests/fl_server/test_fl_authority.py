@@ -1,15 +1,15 @@
-"""The authority apart from the server: signing, revoking, new keys, attestation; and TLS."""
+"""The authority apart from the server: signing, revoking, new keys; and TLS."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 import trustme
 from fl_fleet import MODEL, Killable, fleet_of, serving, task_settings
@@ -18,7 +18,6 @@ from fl_world import START, World, enrolment, identity_of
 from fl_server import errors
 from fl_server.address import tls_context
 from fl_server.authority import handover
-from fl_server.authority.attestation import attest
 from fl_server.authority.ca import CertificateAuthority, Request
 from fl_server.cli import serve
 from fl_server.commands.ca import sign
@@ -38,7 +37,9 @@ def drawn(start: int = 0):
 
 
 def asked(client: int, name: bytes = b"device") -> Request:
-    return Request(client, "default", enrolment(identity_of(name), b"token"))
+    return Request(
+        client, "default", enrolment(identity_of(name), b"token", None, b"genuine").asked
+    )
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_number_is_one_devices_and_a_revoked_one_nobodys(ca):
         ca.certify(asked(3, b"other"), 1000.0, 10)
     forged = enrolment(identity_of(b"device"), b"token", signer=identity_of(b"other"))
     with pytest.raises(errors.BadSignature):
-        ca.certify(Request(4, "default", forged), 1000.0, 10)
+        ca.certify(Request(4, "default", forged.asked), 1000.0, 10)
     ca.revoke({3})
     with pytest.raises(errors.Unauthorised, match="client 3 is revoked"):
         ca.certify(asked(3), 1000.0, 10)
@@ -200,32 +201,6 @@ def test_a_round_without_a_list_of_the_authority_fails_and_says_why(tmp_path, ca
         Registry(world.store, ca.public).revocations()
 
 
-CHECK = "import json,sys; r=json.load(sys.stdin); sys.exit(bytes.fromhex(r['evidence'])!=b'%s')"
-
-
-def test_a_command_decides_whether_a_device_is_attested(tmp_path):
-    yes, no = ([sys.executable, "-c", CHECK % word] for word in ("token", "other"))
-    attest(yes, asked(1).message, "t")
-    attest([], asked(1).message, "t")
-    with pytest.raises(errors.Unauthorised, match="refused: exit code 1"):
-        attest(no, asked(1).message, "t")
-    script = "import sys; sys.exit('not a phone\\nof ours')"
-    with pytest.raises(errors.Unauthorised, match="refused: not a phone of ours"):
-        attest([sys.executable, "-c", script], asked(1).message, "t")
-    with pytest.raises(errors.SettingsError, match="attestation: /none"):
-        attest(["/none"], asked(1).message, "t")
-
-
-def test_a_server_asks_its_hook_before_a_device_is_enrolled(tmp_path):
-    hook = [sys.executable, "-c", CHECK % "other"]
-    with serving(tmp_path, attest=hook) as server:
-        arguments = server.url, tmp_path / "d", synthetic_device(0), server.authority
-        device = Device(*arguments, server.enrol_token)
-        with device, pytest.raises(errors.ServerRefused, match="the attestation is refused"):
-            device.enrol()
-        assert server.service.clients.count() == 0
-
-
 def test_the_commands_of_an_authority(tmp_path, capsys):
     place = ["--ca", str(tmp_path / "ca")]
     assert serve(["ca", "show", *place]) == 1
@@ -263,7 +238,7 @@ def tls(tmp_path_factory):
     return folder
 
 
-def test_a_round_over_tls_with_certificates_on_both_sides(tmp_path, tls):
+def test_a_round_over_tls_with_certificates_on_both_sides(tmp_path, tls, capsys):
     options = ["--tls-cert", f"{tls}/server.pem", "--tls-key", f"{tls}/server.key"]
     options += ["--tls-client-ca", f"{tls}/ca.pem"]
     server = Killable(tmp_path / "server", *options)
@@ -286,6 +261,14 @@ def test_a_round_over_tls_with_certificates_on_both_sides(tmp_path, tls):
             for device in devices:
                 device.close()
             assert operator.wait("t")["state"] == "finished"
+        known = ["--tls-ca", f"{tls}/ca.pem", "--server", url, "--token", admin]
+        assert serve(["status", "t", *known, "--tls-cert", *files]) == 0
+        assert capsys.readouterr().out.startswith("t: finished")
+        assert serve(["status", "t", *known]) == 1
+        flags = {"HttpOnly", "Path=/dashboard", "SameSite=strict", "Secure"}
+        for path, data in (("login", {"token": admin}), ("logout", {})):
+            answer = httpx.post(f"{url}/dashboard/{path}", data=data, verify=good)
+            assert flags <= set(answer.headers["set-cookie"].split("; "))
         assert [[r.outcome for r in device] for device in reports] == [["done"]] * 3
         for context in (tls_context(f"{tls}/ca.pem"), tls_context(None)):
             arguments = url, tmp_path / "stranger", synthetic_device(9), server.authority, token

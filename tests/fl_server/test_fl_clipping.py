@@ -12,11 +12,12 @@ from fl_people import seeded
 
 from fl_server.device import Device, Policy
 from fl_server.errors import SettingsError
-from fl_server.privacy import Ledger, Privacy, sensitivity
+from fl_server.privacy import Privacy, sensitivity
 from fl_server.secagg.encode import Mean, Update, decode, encode
 from fl_server.secagg.mask import reduce_ring
 from fl_server.secagg.params import complete_graph
 from fl_server.settings import TaskSettings
+from fl_server.storage.ledger import Ledger
 
 START = np.zeros(LENGTH, np.float32)
 

@@ -98,6 +98,9 @@ def test_every_option_is_explained(capsys):
         [serve, "status"],
         [serve, "token"],
         [serve, "audit"],
+        [serve, "stop"],
+        [serve, "revoke"],
+        [serve, "ca"],
         [client],
         [simulate],
     ):
@@ -151,6 +154,8 @@ def test_the_protocol_works_without_the_web_framework():
         (["--workers", "0"], 1, "workers is 0, want 1 or more"),
         (["--files", "nowhere://x"], 1, "files at nowhere://…: Protocol not known: nowhere"),
         (["--tls-key", "k.pem"], 1, "--tls-key k.pem needs --tls-cert"),
+        (["--ca-pub", "ab" * 32, "--attest", "true"], 1, "give it to ca sign"),
+        (["--attest", "/none/hook"], 1, "attestation: /none/hook: no command that can be run"),
         (["--tenant", "\udcff"], 1, "want 1 to 64 bytes of text"),
         (["status", "--token", "t", "--server", "http://[::1"], 1, "want http://HOST:PORT"),
         (["status", "--token", "t", "--server", "ftp://x"], 1, "want http://HOST:PORT"),

@@ -132,7 +132,7 @@ def test_bytes_are_saved_as_announced_and_rounds_still_learn(tmp_path):
     up = [reports[0][0].bytes_up for _, reports in found.values()]
     assert up[0] - up[1] == sizes[0] - sizes[1] > 300
     losses = [entry["loss"] for entry in found["b"][0]["rounds"]]
-    assert losses[-1] < 0.6 * losses[0]
+    assert losses[-1] < 0.8 * losses[0]
 
 
 def test_a_device_downloads_what_changed(tmp_path):

@@ -197,3 +197,19 @@ def test_a_failed_round_keeps_who_was_named_and_who_said_what_of_whom(tmp_path):
         assert json.loads(transcript.lines(db, "t", 1)[-1])["accusations"] == first["accusations"]
     assert second["stage"] == "advertise"
     assert world.rounds.check_in(joined[1][0], wire.CheckIn("", 0, b"")) is None
+
+
+@pytest.mark.parametrize("jump_s", [600.0, -600.0])
+def test_no_stage_ends_by_a_clock_that_is_set_while_deadlines_are_looked_at(tmp_path, jump_s):
+    world = World(tmp_path, min_cohort=2, target_cohort=2, share_s=20)
+    asked = world.now
+    world.now += jump_s
+    for i in range(2):
+        world.join(i)  # the stage that follows has its deadline by the clock that was set
+    world.rounds.tick(asked)
+    world.now = asked
+    world.rounds.tick(asked + jump_s)
+    assert world.stages() == ["share"]
+    world.now += jump_s + 20
+    world.rounds.tick()
+    assert world.stages()[0] == "failed"

@@ -74,14 +74,18 @@ def watched(tmp_path_factory) -> Iterator[tuple[Watched, Path, str]]:
     listening = logging.Handler()
     listening.emit = lambda record: lines.append(f"{record.getMessage()} {record.args!r}")
     root = logging.getLogger()
-    level = root.level
+    # A server that ran in this process before may have silenced its libraries.
+    heard = [root, *map(logging.getLogger, ("httpx", "httpcore"))]
+    levels = [logger.level for logger in heard]
     root.addHandler(listening)
-    root.setLevel(logging.DEBUG)
+    for logger in heard:
+        logger.setLevel(logging.DEBUG)
     try:
         yield Watched(folder), folder, "\n".join(lines)
     finally:
         root.removeHandler(listening)
-        root.setLevel(level)
+        for logger, level in zip(heard, levels, strict=True):
+            logger.setLevel(level)
 
 
 def test_every_byte_that_a_device_sends_is_public_or_hidden(watched):

@@ -172,13 +172,14 @@ def test_headers_that_come_a_byte_at_a_time_are_not_waited_for(tmp_path):
 
 def test_an_answer_that_nobody_reads_ends_the_connection(tmp_path):
     with serving(tmp_path, read_s=0.3) as server:
-        digest = server.service.store.put_blob(bytes(1 << 24))
+        with server.operator() as operator:
+            digest = operator.create_task("t", bytes(1 << 24), START, **task_settings(3))["model"]
         http = Http(server.url, identity_of(b"slow"), patience_s=1)
         message = enrolment(identity_of(b"slow"), server.enrol_token.encode())
         answer = http.call("POST", "/enrol", message.to_bytes(), signed=False)
         http.close()
         client = wire.Enrolled.from_bytes(answer).certificate.subject.client
-        path = f"/models/{digest.hex()}"
+        path = f"/models/{digest}"
         headers = signed_headers(b"slow", client, 1 << 62, "GET", path)
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         with connection(server) as caller:

@@ -9,21 +9,25 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from fl_fleet import MODEL, fleet_of, serving, task_settings
+from fl_people import AUTHORITY, subject_of
 from fl_world import START, World
 from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.exc import IntegrityError
 
 from fl_server import errors
 from fl_server import messages as wire
 from fl_server.access.clients import Clients, StaleCounter
 from fl_server.access.tokens import Tokens
+from fl_server.http.app import _come_again
 from fl_server.rounds import record
 from fl_server.rounds.rounds import Rounds
 from fl_server.rounds.uploads import Uploads
 from fl_server.secagg import labels
+from fl_server.secagg.certificate import certify
 from fl_server.storage import schema
 from fl_server.storage.files import open_files
 from fl_server.storage.store import Store
-from fl_server.storage.tables import metadata
+from fl_server.storage.tables import facts, metadata
 
 
 class Worker:
@@ -72,6 +76,67 @@ def test_a_database_of_a_newer_server_is_refused_in_one_line(tmp_path, database,
         db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(errors.SettingsError, match="tables of version 9999, this server knows"):
         Store(tmp_path, database)
+
+
+def test_a_database_whose_version_is_lost_is_refused_in_one_line(tmp_path, database, opened):
+    store = opened(Store(tmp_path, database))
+    message = "alembic_version has no row, but there is a table audit; put the row back"
+    for change in (
+        "DELETE FROM alembic_version",
+        "DROP TABLE alembic_version",
+    ):
+        with store.begin() as db:
+            db.execute(text(change))
+        with pytest.raises(errors.SettingsError, match=message):
+            Store(tmp_path, database)
+    with store.begin() as db:
+        db.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
+        db.execute(text("INSERT INTO alembic_version VALUES ('0004'), ('0005')"))
+    with pytest.raises(errors.SettingsError, match=r"the table alembic_version: .*; want one row"):
+        Store(tmp_path, database)
+
+
+def test_clients_from_before_tenants_were_kept_have_those_of_their_certificates(tmp_path, database):
+    url = database.replace("postgresql:", "postgresql+psycopg:") or f"sqlite:///{tmp_path}/old"
+    engine, config = create_engine(url), schema._config()
+    subject = subject_of(1, bytes(32), tenant="clinic é")
+    with engine.begin() as db:
+        config.attributes["connection"] = db
+        schema.command.upgrade(config, "0004")
+        row = "INSERT INTO clients (id, public_key, population, certificate, counter, revoked)"
+        certificates = {1: certify(AUTHORITY, subject).to_bytes(), 2: b"", 3: b""}
+        for client, certificate in certificates.items():
+            values = {"id": client, "key": bytes([client]), "certificate": certificate}
+            values |= {"false": False}
+            db.execute(text(f"{row} VALUES (:id, :key, 'p', :certificate, 0, :false)"), values)
+        row = "INSERT INTO enrolments VALUES (2, 'waits', :message, 0.0)"
+        db.execute(text(row), {"message": b"with a token"})
+    schema.upgrade(engine)
+    with engine.begin() as db:
+        found = db.execute(text("SELECT id, tenant FROM clients ORDER BY id")).all()
+        assert found == [(1, "clinic é"), (2, "waits"), (3, "")]
+        assert db.execute(text("SELECT * FROM enrolments")).all() == []
+        assert compare_metadata(MigrationContext.configure(db), metadata) == []
+    engine.dispose()
+
+
+def test_a_url_of_postgres_is_one_of_postgresql(postgres, tmp_path, opened):
+    url = postgres.database("short").replace("postgresql:", "postgres:")
+    assert opened(Store(tmp_path, url)).is_shared
+
+
+def test_a_failing_statement_is_told_without_what_was_in_it(tmp_path, database, opened, caplog):
+    """Neither in the error's own text nor in the log is a value that was to be kept."""
+    store = opened(Store(tmp_path, database))
+    twice = facts.insert().values([{"name": "n", "value": "a secret value"}] * 2)
+    with pytest.raises(IntegrityError) as caught, store.begin() as db:
+        db.execute(twice)
+    assert "secret" not in str(caught.value)
+    answer = _come_again(None, caught.value)
+    assert answer.status_code == 503
+    assert "the store failed: " in caplog.text
+    for told in ("secret", "INSERT", "Key (name)"):
+        assert told not in caplog.text
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fl_fleet import LENGTH, MODEL, fleet_of, serving, task_settings
 from fl_people import seeded
-from fl_world import START, World
+from fl_world import START, World, enrolment, identity_of
 
 from fl_server import errors
 from fl_server import messages as wire
@@ -216,3 +216,39 @@ def test_the_commands_that_roll_back_and_evaluate(tmp_path, capsys):
         assert operator.status("m")["settings"]["kind"] == "evaluate"
         assert serve(["evaluate", "t", "n", "--weights", "7", *place]) == 1
         assert "task t has weights 0 to 1, not 7" in capsys.readouterr().err
+        assert serve(["stop", "m", *place]) == 0
+        assert capsys.readouterr().out.startswith("m: stopped")
+        assert serve(["stop", "t", *place]) == 0
+        assert serve(["rollback", "t", "0", *place]) == 0
+        said = "task t is stopped: weights 0 are its newest now, and no round goes on from them"
+        assert said in capsys.readouterr().err
+        assert operator.status("t")["version"] == 2
+
+
+def test_the_command_that_revokes_shuts_devices_out(tmp_path, capsys):
+    with serving(tmp_path) as server:
+        place = ["--server", server.url, "--folder", str(server.service.settings.folder)]
+        for name in (b"one", b"two", b"three"):
+            message = enrolment(identity_of(name), server.enrol_token.encode())
+            server.service.clients.enrol(message)
+        assert serve(["revoke", "1", "3", *place]) == 0
+        assert capsys.readouterr().out == "2 revoked\n"
+        assert server.service.clients.count() == 1
+        assert serve(["revoke", "9", *place]) == 1
+        assert "there is no client 9" in capsys.readouterr().err
+
+
+def test_an_operator_is_told_of_sums_over_too_few_devices(tmp_path, capsys, caplog):
+    model, weights = tmp_path / "model.ms", tmp_path / "weights"
+    model.write_bytes(MODEL)
+    weights.write_bytes(START.tobytes())
+    with serving(tmp_path) as server:
+        place = ["--server", server.url, "--folder", str(server.service.settings.folder)]
+        task = ["task", "t", "--model", str(model), "--weights", str(weights), *place]
+        sizes = ["--set", "shard_size=30", "--set", "min_cohort=20", "--set", "target_cohort=60"]
+        assert serve([*task, *sizes]) == 0
+    said = "task t: a sum may be over 15 devices: all that have not lowered their floor of 20"
+    assert said in capsys.readouterr().err
+    assert said in caplog.text
+    fine = {"shard_size": 40, "min_cohort": 20, "target_cohort": 60}
+    assert TaskSettings.checked(name="t", **fine).warnings() == []

@@ -1,23 +1,23 @@
-"""Tokens with scopes, tenants, the audit log, and how often one may ask."""
+"""Tokens with scopes, guarded routes, and how often one may ask."""
 
 from __future__ import annotations
 
-import json
+import asyncio
 
 import httpx
 import pytest
-from fl_fleet import MODEL, Fleet, fleet_of, serving, task_settings
-from fl_world import START, World, enrolment
+from fl_fleet import MODEL, fleet_of, serving, task_settings
+from fl_world import START, World
 from sqlalchemy import text
+from starlette.datastructures import URL
 
 from fl_server import errors
 from fl_server.access.limits import Buckets
 from fl_server.access.scopes import SCOPES
 from fl_server.access.tokens import Tokens
-from fl_server.cli import serve
+from fl_server.http.app import create_app
 from fl_server.operator import Operator
-from fl_server.secagg.keys import Identity
-from fl_server.storage import audit, transcript
+from fl_server.settings import Settings
 
 # What each scope alone lets one do.
 CALLS = {
@@ -87,78 +87,39 @@ def test_nobody_hands_on_what_they_do_not_have(server):
             clerk.create_token("more", ["metrics", "tasks:write"])
 
 
-def test_tenants_see_their_own_and_their_devices_train_their_own(tmp_path):
-    with serving(tmp_path) as server, server.operator() as operator:
-        scopes = ["rounds:read", "tasks:write", "models:write", "models:read"]
-        both = [Operator(server.url, operator.create_token(t, scopes, t)) for t in ("a", "b")]
-        for tenant, theirs in zip("ab", both, strict=True):
-            theirs.create_task(f"task-{tenant}", MODEL, START, **task_settings(3))
-            assert [task["name"] for task in theirs.tasks()] == [f"task-{tenant}"]
-        a, b = both
-        for refused in (a.status, a.stop, a.weights):
-            with pytest.raises(errors.ServerRefused, match="there is no task task-b"):
-                refused("task-b")
-        assert len(operator.tasks()) == 2
-        token = operator.create_token("devices of b", ["enrol"], "b")
-        reports = Fleet(server.url, server.authority, token, tmp_path, 3).run()
-        assert {r.task for device in reports for r in device} == {"task-b"}
-        assert b.status("task-b")["state"] == "finished"
-        assert a.status("task-a")["rounds"][0]["counts"] == {}
-        for each in both:
-            each.close()
+def test_no_token_outlives_the_one_that_made_it(server):
+    with server.operator() as operator:
+        secret = operator.create_token("today", ["tokens", "metrics"], "a", days=1)
+        with Operator(server.url, secret) as clerk:
+            with pytest.raises(errors.ServerRefused, match="today runs out 1 days before"):
+                clerk.create_token("longer", ["metrics"], days=2)
+            with pytest.raises(errors.ServerRefused, match="makes tokens of a alone"):
+                clerk.create_token("elsewhere", ["metrics"], "b")
+            clerk.create_token("shorter", ["metrics"], days=0.5)
+            with Operator(server.url, clerk.create_token("second", ["tokens"])) as second:
+                second.create_token("third", ["tokens"])
+        made = {token["name"]: token for token in operator.tokens()}
+    ends = [made[name]["expires_at"] for name in ("today", "second", "third")]
+    assert ends == [ends[0]] * 3
+    assert made["shorter"]["expires_at"] < ends[0]
+    assert {made[name]["tenant"] for name in ("second", "third", "shorter")} == {"a"}
 
 
-def test_an_identity_of_one_tenant_does_not_become_anothers(tmp_path, database, opened):
-    world = opened(World(tmp_path, database))
-    tokens = world.clients._tokens
-    secrets = [tokens.create(t, ["enrol"], t, None) for t in ("a", "b")]
-    identity = Identity(b"i" * 32)
-    first = world.clients.enrol(enrolment(identity, secrets[0].encode()))
-    assert first.certificate.subject.tenant == "a"
-    with pytest.raises(errors.Unauthorised, match="another tenant's"):
-        world.clients.enrol(enrolment(identity, secrets[1].encode()))
-    secret = tokens.create("c", ["metrics"], "", None)
-    with pytest.raises(errors.Forbidden, match="not good for enrol"):
-        world.clients.enrol(enrolment(identity, secret.encode()))
-
-
-def test_the_audit_log_vouches_for_who_asked_and_for_every_transcript(tmp_path, database):
-    with serving(tmp_path, database_url=database) as server, server.operator() as operator:
-        operator.create_task("t", MODEL, START, **task_settings(3, rounds=2))
-        fleet_of(server, tmp_path, 3).run()
-        operator.wait("t")
-        lines = operator.audit()
-        transcripts = [operator.transcript("t", number) for number in (1, 2)]
-    assert transcript.verify(lines, transcript.START)
-    entries = [json.loads(line) for line in lines]
-    asked = [entry["what"] for entry in entries if entry["who"] == "admin.token"]
-    assert [what.partition("?")[0] for what in asked] == ["POST /admin/blobs"] * 2 + [
-        "POST /admin/tasks"
-    ]
-    assert len({e["client"] for e in entries if e["who"] == "enrol.token"}) == 3
-    ends = [e["transcript"] for e in entries if e["what"] == "a round ended"]
-    assert ends == [transcript.line_hash(found[-1]) for found in transcripts]
-
-
-def test_a_changed_line_of_the_audit_log_is_found(tmp_path, capsys):
-    with serving(tmp_path) as server:
-        folder = server.service.settings.folder
-        place = ["--server", server.url, "--folder", str(folder)]
-        assert serve(["token", "create", "a", "--scope", "metrics", *place]) == 0
-        assert capsys.readouterr().out.startswith("ms_")
-        assert serve(["token", "revoke", "a", *place]) == 0
-        assert serve(["token", "list", *place]) == 0
-        assert capsys.readouterr().out == "a: revoked, metrics\n"
-        assert serve(["token", "revoke", *place]) == 1
-        assert "token revoke: want a name" in capsys.readouterr().err
-        assert serve(["audit", *place]) == 0
-        out = capsys.readouterr().out
-        assert "admin.token: POST /admin/tokens/a/revoke" in out
-        with server.service.store.begin() as db:
-            first = audit.lines(db, 0, 1)[0].replace("admin.token", "admin.tokem")
-            db.execute(text("UPDATE audit SET line = :x WHERE position = 0"), {"x": first})
-        assert serve(["audit", *place]) == 1
-        assert "does not follow the line before it" in capsys.readouterr().err
+@pytest.mark.parametrize("scope", ["ca", "audit:read"])
+def test_what_is_of_all_tenants_is_no_tenants(server, scope):
+    with server.operator() as operator:
+        with pytest.raises(errors.ServerRefused, match=f"scope {scope} is of all tenants"):
+            operator.create_token(f"{scope} of a", [scope], "a")
+        secret = operator.create_token(f"{scope} of all", [scope])
+    # One from before that was so.
+    with server.service.store.begin() as db:
+        change = "UPDATE tokens SET tenant = 'a' WHERE name = :name"
+        db.execute(text(change), {"name": f"{scope} of all"})
+    headers = {"authorization": f"Bearer {secret}"}
+    path = {"ca": "/admin/ca/requests", "audit:read": "/admin/audit"}[scope]
+    answer = httpx.get(server.url + path, headers=headers)
+    assert answer.status_code == 403
+    assert answer.text == f"Forbidden: token {scope} of all is of one tenant, {scope} of all\n"
 
 
 def test_buckets_let_a_burst_through_and_then_the_rate():
@@ -200,3 +161,45 @@ def test_every_scope_is_told_apart(server):
         operator.create_token("all", sorted(SCOPES))
         (found,) = [t for t in operator.tokens() if t["name"] == "all"]
     assert found["scopes"] == sorted(SCOPES)
+
+
+def answered(app, method: str, path: str, host: bytes) -> int:
+    """The status of a request whose scope is made by hand: no server looks at its Host first."""
+    sent: list[dict] = []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
+        "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "root_path": "", "headers": [(b"host", host)], "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 1),
+    }  # fmt: skip
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    return sent[0]["status"]
+
+
+@pytest.mark.parametrize("host", [b"x", b"x?", b"x#", b"x/dashboard?", b"x/dashboard/", b""])
+@pytest.mark.parametrize("path", ["/metrics", "/admin/clients", "/admin/tasks", "/admin/tokens"])
+def test_no_host_header_opens_a_guarded_route(tmp_path, host, path, monkeypatch):
+    # What versions of Starlette that look at no Host header make of it.
+    url = property(lambda request: URL(f"http://{host.decode()}{path}"))
+    monkeypatch.setattr("starlette.requests.HTTPConnection.url", url)
+    app = create_app(Settings(tmp_path))
+    assert answered(app, "GET", path, host) in (400, 401)
+    app.state.service.store.close()
+
+
+def test_a_guarded_route_is_closed_to_whom_nothing_has_admitted(tmp_path, monkeypatch):
+    async def admits_all(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr("fl_server.http.app.admit", admits_all)
+    app = create_app(Settings(tmp_path))
+    for path in ("/metrics", "/admin/clients", "/admin/ca/requests", "/admin/audit"):
+        assert answered(app, "GET", path, b"x") == 401
+    app.state.service.store.close()

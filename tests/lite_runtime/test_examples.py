@@ -10,6 +10,8 @@ from ir.dtype import DType
 from ir.graph import Constant, Graph, Value, Weight
 from ir.op import OPS
 from ir.ops.activation import Activation
+from ir.passes.fuse_activation import fuse_trained_activation
+from ir.passes.fuse_residual import fuse_residual
 from ir.symbol import symbol
 from tests.lite_runtime.models import open_model
 
@@ -54,6 +56,13 @@ def chain() -> Graph:
     return Graph((x,), (OPS["reduce_mean"](last, axes=(1, 2)),), ("y",))
 
 
+def fused_chain() -> Graph:
+    """The same with the sum inside the layer before it."""
+    graph = fuse_trained_activation(fuse_residual(chain()))
+    assert "conv2d_add" in [n.op.name for n in graph.nodes]
+    return graph
+
+
 def read_later() -> Graph:
     """Values between the layers that others read, too: behind them, or as outputs."""
     x = image_input()
@@ -65,7 +74,9 @@ def read_later() -> Graph:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("graph", [chain(), read_later()], ids=["chain", "read later"])
+@pytest.mark.parametrize(
+    "graph", [chain(), fused_chain(), read_later()], ids=["chain", "fused chain", "read later"]
+)
 def test_results_are_those_of_the_reference_at_all_sizes(graph: Graph, threads: int) -> None:
     fast, slow = open_model(graph, threads=threads), open_model(graph, backend="ref")
     for batch in (8, 1, 16, 8, 3):
@@ -74,15 +85,17 @@ def test_results_are_those_of_the_reference_at_all_sizes(graph: Graph, threads: 
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
 
 
-def test_a_batch_gives_the_bits_of_its_examples() -> None:
-    session, x = open_model(chain()), images(8)
+@pytest.mark.parametrize("graph", [chain(), fused_chain()], ids=["chain", "fused chain"])
+def test_a_batch_gives_the_bits_of_its_examples(graph: Graph) -> None:
+    session, x = open_model(graph), images(8)
     whole = session.run(x).copy()
     for i in range(8):
         assert np.array_equal(session.run(x[i : i + 1])[0], whole[i])
 
 
-def test_what_only_the_layers_see_takes_memory_for_one_example() -> None:
-    session = open_model(chain())
+@pytest.mark.parametrize("graph", [chain(), fused_chain()], ids=["chain", "fused chain"])
+def test_what_only_the_layers_see_takes_memory_for_one_example(graph: Graph) -> None:
+    session = open_model(graph)
     session.run(images(16))
     # the result of the last layer is read by the mean, all of it
     assert 16 * IMAGE_BYTES <= session.planned_bytes() <= (16 + 4) * IMAGE_BYTES
@@ -94,6 +107,8 @@ def test_a_profile_counts_a_layer_once_an_example() -> None:
     nodes = session.profile(images(8), runs=2).nodes
     assert [n.calls for n in nodes if n.op == "conv2d"] == [8, 8, 8, 8]
     assert [n.calls for n in nodes if n.op == "reduce_mean"] == [1]
+    nodes = open_model(fused_chain()).profile(images(8), runs=2).nodes
+    assert [n.calls for n in nodes if n.op.startswith("conv2d")] == [8, 8, 8, 8]
 
 
 def test_layers_on_another_batch_may_follow_at_once() -> None:

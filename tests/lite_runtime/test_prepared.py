@@ -154,3 +154,26 @@ def test_sums_and_products_keep_what_was_made_of_their_attributes() -> None:
         }
         assert np.array_equal(fast.run(feed)["y"], slow.run(feed)["y"])
         assert packed_bytes(fast, "infer") == 2 * count * 64
+
+
+@pytest.mark.parametrize("op", ["conv2d_add", "linear_add"])
+def test_layers_with_sums_share_packed_weights_whatever_they_add(op: str) -> None:
+    shape = (40, 1, 1, 40) if op == "conv2d_add" else (40, 40)
+    w = Weight(
+        np.random.default_rng(0).standard_normal(shape).astype(np.float32) / 40,
+        name="w",
+        trainable=False,
+    )
+
+    def net(sums: int) -> Graph:
+        x = Value((BATCH, 8, 8, 40), name="x")
+        y = x
+        for _ in range(sums):
+            y = OPS[op](OPS["tanh"](y), y, w)
+        return Graph((x,), (y,), ("y",))
+
+    one, three = (open_model(net(sums)) for sums in (1, 3))
+    assert packed_bytes(three, "infer") == packed_bytes(one, "infer") > 0
+    x = np.random.default_rng(1).standard_normal((4, 8, 8, 40)).astype(np.float32)
+    slow = open_model(net(3), backend="ref").run(x)
+    np.testing.assert_allclose(three.run(x), slow, rtol=1e-4, atol=1e-5)

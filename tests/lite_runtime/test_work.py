@@ -13,6 +13,7 @@ DEPTHWISE = 2 * 8 * 8 * 6 * 3 * 3
     ("op", "inputs", "result", "count"),
     [
         ("conv2d", [X, W], Y, CONV),
+        ("conv2d_add", [X, Y, W], Y, CONV),
         ("quantized_conv2d", [X, W, (10,)], Y, CONV),
         ("conv2d_dx", [Y, W], X, CONV),
         ("conv2d_dw", [X, Y], W, CONV),

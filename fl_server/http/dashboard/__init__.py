@@ -17,8 +17,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fl_server.access.tokens import Actor
 from fl_server.errors import FlError, Forbidden, NotFound, Unauthorised
+from fl_server.http.admission import address_of
 from fl_server.http.dashboard.view import overview, task_page
 from fl_server.service import Service
+from fl_server.storage import audit
 
 _HERE = Path(__file__).parent
 _COOKIE = "ms_dashboard"
@@ -75,19 +77,17 @@ def routes(service: Service) -> APIRouter:
         form = parse_qs((await request.body()).decode("latin-1"))
         token = form.get("token", [""])[0].strip()
         try:
-            actor = await asyncio.to_thread(service.tokens.actor, token)
-            actor.check("rounds:read")
+            await asyncio.to_thread(_log_in, service, token, address_of(request))
         except FlError as error:
             return page("login.html", request, 401, error=str(error))
         answer = RedirectResponse("/dashboard", 303)
-        options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/dashboard"}
-        answer.set_cookie(_COOKIE, token, secure=request.url.scheme == "https", **options)
+        answer.set_cookie(_COOKIE, token, **_flags(request))
         return answer
 
     @router.post("/logout")
-    def logout() -> Response:
+    def logout(request: Request) -> Response:
         answer = RedirectResponse("/dashboard", 303)
-        answer.delete_cookie(_COOKIE, path="/dashboard")
+        answer.delete_cookie(_COOKIE, **_flags(request))
         return answer
 
     @router.get("/static/{name}")
@@ -97,6 +97,21 @@ def routes(service: Service) -> APIRouter:
         return FileResponse(_HERE / "static" / name, media_type=_STATIC[name])
 
     return router
+
+
+def _log_in(service: Service, token: str, address: str) -> None:
+    """raises Unauthorised, Forbidden"""
+    actor = service.tokens.actor(token)
+    actor.check("rounds:read")
+    now, told = service.settings.clock(), {"from": address}
+    with service.store.begin() as db:
+        audit.append(service.store, db, now, actor.name, "logged in to the dashboard", **told)
+
+
+def _flags(request: Request) -> dict[str, Any]:
+    """Of the cookie: for no script, no other site, and where there is TLS for no plain request."""
+    secure = request.scope["scheme"] == "https"
+    return {"httponly": True, "samesite": "strict", "path": "/dashboard", "secure": secure}
 
 
 def _actor(service: Service, request: Request) -> Actor:

@@ -34,7 +34,7 @@ def overview(service: Service, actor: Actor) -> dict[str, Any]:
     cards = [_card(service, task) for task in tasks]
     order = {"running": 0, "failed": 1, "stopped": 2, "finished": 3}
     cards.sort(key=lambda card: (order[card["state"]], card["name"]))
-    return {"tasks": cards, "fleet": service.clients.fleet()}
+    return {"tasks": cards, "fleet": service.clients.fleet(actor.tenant)}
 
 
 def task_page(service: Service, actor: Actor, name: str) -> dict[str, Any]:

@@ -7,9 +7,13 @@
 
 namespace lite {
 
-KERNEL(conv2d, f32, avx2) { return gemm_conv2d<Avx2Tile>(call); }
-SCRATCH(conv2d, f32, avx2) { return gemm_conv2d_scratch<Avx2Tile>(call); }
-PREPARE(conv2d, f32, avx2) { return gemm_conv2d_prepare<Avx2Tile>(call, to); }
+KERNEL(conv2d, f32, avx2) { return ConvLayer<Avx2Tile>(call).run(); }
+SCRATCH(conv2d, f32, avx2) { return ConvLayer<Avx2Tile>(call).scratch_bytes(); }
+PREPARE(conv2d, f32, avx2) { return ConvLayer<Avx2Tile>(call).prepare(to); }
+
+KERNEL(conv2d_add, f32, avx2) { return ConvLayer<Avx2Tile>(call).run(); }
+SCRATCH(conv2d_add, f32, avx2) { return ConvLayer<Avx2Tile>(call).scratch_bytes(); }
+PREPARE(conv2d_add, f32, avx2) { return ConvLayer<Avx2Tile>(call).prepare(to); }
 
 KERNEL(conv2d_dx, f32, avx2) { return gemm_conv2d_dx<Avx2Tile>(call); }
 SCRATCH(conv2d_dx, f32, avx2) { return gemm_conv2d_dx_scratch<Avx2Tile>(call); }

@@ -8,8 +8,12 @@ namespace lite {
 KERNEL(matmul, f32, avx2) { return gemm_matmul<Avx2Tile>(call); }
 SCRATCH(matmul, f32, avx2) { return gemm_matmul_scratch<Avx2Tile>(call); }
 
-KERNEL(linear, f32, avx2) { return gemm_linear<Avx2Tile>(call); }
-SCRATCH(linear, f32, avx2) { return gemm_linear_scratch<Avx2Tile>(call); }
-PREPARE(linear, f32, avx2) { return gemm_linear_prepare<Avx2Tile>(call, to); }
+KERNEL(linear, f32, avx2) { return LinearLayer<Avx2Tile>(call).run(); }
+SCRATCH(linear, f32, avx2) { return LinearLayer<Avx2Tile>(call).scratch_bytes(); }
+PREPARE(linear, f32, avx2) { return LinearLayer<Avx2Tile>(call).prepare(to); }
+
+KERNEL(linear_add, f32, avx2) { return LinearLayer<Avx2Tile>(call).run(); }
+SCRATCH(linear_add, f32, avx2) { return LinearLayer<Avx2Tile>(call).scratch_bytes(); }
+PREPARE(linear_add, f32, avx2) { return LinearLayer<Avx2Tile>(call).prepare(to); }
 
 }  // namespace lite

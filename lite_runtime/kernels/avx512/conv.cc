@@ -7,9 +7,13 @@
 
 namespace lite {
 
-KERNEL(conv2d, f32, avx512) { return gemm_conv2d<Avx512Tile>(call); }
-SCRATCH(conv2d, f32, avx512) { return gemm_conv2d_scratch<Avx512Tile>(call); }
-PREPARE(conv2d, f32, avx512) { return gemm_conv2d_prepare<Avx512Tile>(call, to); }
+KERNEL(conv2d, f32, avx512) { return ConvLayer<Avx512Tile>(call).run(); }
+SCRATCH(conv2d, f32, avx512) { return ConvLayer<Avx512Tile>(call).scratch_bytes(); }
+PREPARE(conv2d, f32, avx512) { return ConvLayer<Avx512Tile>(call).prepare(to); }
+
+KERNEL(conv2d_add, f32, avx512) { return ConvLayer<Avx512Tile>(call).run(); }
+SCRATCH(conv2d_add, f32, avx512) { return ConvLayer<Avx512Tile>(call).scratch_bytes(); }
+PREPARE(conv2d_add, f32, avx512) { return ConvLayer<Avx512Tile>(call).prepare(to); }
 
 KERNEL(conv2d_dx, f32, avx512) { return gemm_conv2d_dx<Avx512Tile>(call); }
 SCRATCH(conv2d_dx, f32, avx512) { return gemm_conv2d_dx_scratch<Avx512Tile>(call); }

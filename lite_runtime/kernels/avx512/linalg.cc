@@ -8,8 +8,12 @@ namespace lite {
 KERNEL(matmul, f32, avx512) { return gemm_matmul<Avx512Tile>(call); }
 SCRATCH(matmul, f32, avx512) { return gemm_matmul_scratch<Avx512Tile>(call); }
 
-KERNEL(linear, f32, avx512) { return gemm_linear<Avx512Tile>(call); }
-SCRATCH(linear, f32, avx512) { return gemm_linear_scratch<Avx512Tile>(call); }
-PREPARE(linear, f32, avx512) { return gemm_linear_prepare<Avx512Tile>(call, to); }
+KERNEL(linear, f32, avx512) { return LinearLayer<Avx512Tile>(call).run(); }
+SCRATCH(linear, f32, avx512) { return LinearLayer<Avx512Tile>(call).scratch_bytes(); }
+PREPARE(linear, f32, avx512) { return LinearLayer<Avx512Tile>(call).prepare(to); }
+
+KERNEL(linear_add, f32, avx512) { return LinearLayer<Avx512Tile>(call).run(); }
+SCRATCH(linear_add, f32, avx512) { return LinearLayer<Avx512Tile>(call).scratch_bytes(); }
+PREPARE(linear_add, f32, avx512) { return LinearLayer<Avx512Tile>(call).prepare(to); }
 
 }  // namespace lite

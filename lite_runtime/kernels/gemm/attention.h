@@ -41,7 +41,7 @@ void attention_rows(const Call<attention_attrs>& call, const AttentionSizes& n, 
   const float* v = call.in[2].f32() + b * n.s * n.e;
   const RowsC to = {scores, n.s};
   if (dots_pay<Tile>(count, n.d)) {
-    dot_products<Isa>(alone, count, n.s, n.d, RowsA{q, n.d}, k, to, nullptr, Activation::none);
+    dot_products<Isa>(alone, count, n.s, n.d, RowsA{q, n.d}, k, to);
   } else {
     Gemm<Tile>::run(alone, count, n.s, n.d, RowsA{q, n.d}, ColumnsB{k, n.d}, to);
   }

@@ -18,8 +18,8 @@ struct PatchProduct {
 
   template <class B, class C>
   static void run(const Context& context, int64_t m, int64_t n, int64_t k, const Images& images, const B& b, const C& c,
-                  const typename Product::Finish& finish) {
-    const auto product = [&](const auto& a) { Product::run(context, m, n, k, a, b, c, finish); };
+                  const ProductEnds& ends) {
+    const auto product = [&](const auto& a) { Product::run(context, m, n, k, a, b, c, ends); };
     if (are_pixels(images.at)) return product(RowsA{images.base + images.first, images.channels});
     if (m == 0 || k == 0 || !Tile::kTakesOffsets) return product(PatchesA{images});
     char* scratch = static_cast<char*>(context.scratch) + product_bytes(n, k, kIsPacked<B>);
@@ -62,84 +62,91 @@ RowsA rows_of_patches(const Context& context, int64_t m, int64_t k, const Patche
   return {to, k};
 }
 
-// A convolution's sizes: of each group y [m,n] = patches [m,k] w^T.
+// A convolution of each group: y [m,n] = patches [m,k] w^T, of conv2d and of conv2d_add.
 template <class Tile>
-struct ConvSizes {
-  Windows at;
-  int groups, c, n;  // channels and results of a group
-  int64_t m, k;
-  Way way;
+class ConvLayer {
+ public:
+  template <class Attrs>
+  explicit ConvLayer(const Call<Attrs>& call) : ConvLayer(inputs_of(call), call.y(), plain(call.attrs), call.context) {}
 
-  __attribute__((noinline)) explicit ConvSizes(const Call<conv2d_attrs>& call)
-      : at(windows_of(call.in[0], call.in[1].dim(1), call.in[1].dim(2), call.y(), call.attrs)),
-        groups(call.attrs.groups),
-        c(call.in[1].dim(3)),
-        n(call.in[1].dim(0) / groups),
-        m(int64_t{at.n} * at.h.count * at.w.count),
-        k(int64_t{at.h.size} * at.w.size * c),
-        way(Winograd<Tile>::pays(at, c, n) ? Way::winograd
-            : dots_pay<Tile>(m, k)         ? Way::dots
-                                           : Way::product) {}
+  __attribute__((noinline)) Status run() const {
+    const float* prepared = PreparedHeader::weights(context_, way_);
+    if (m_ == 0) return Status::kOk;
+    for (int g = 0; g < groups_; ++g) {
+      const Images images = {in_.x.f32(), at_, in_.x.dim(3), g * c_, c_};
+      const float* weight = in_.w.f32() + g * n_ * k_;
+      const float* packed = prepared != nullptr ? prepared + g * packed_floats() : nullptr;
+      const RowsC to = {y_.f32() + g * n_, in_.w.dim(0)};
+      const ProductEnds ends = ends_.from(g * n_);
+      if (way_ == Way::winograd) {
+        Winograd<Tile>(images, weight, n_, false).run(context_, packed, to, ends);
+      } else if (way_ == Way::dots) {
+        using Isa = typename Tile::Isa;
+        const RowsA rows = rows_of_patches<Isa>(context_, m_, k_, {images});
+        dot_products<Isa>(context_, m_, n_, k_, rows, weight, to, ends);
+      } else if (packed != nullptr) {
+        PatchProduct<Tile>::run(context_, m_, n_, k_, images, PackedB<Tile>{packed, n_, k_}, to, ends);
+      } else {
+        PatchProduct<Tile>::run(context_, m_, n_, k_, images, ColumnsB{weight, k_}, to, ends);
+      }
+    }
+    return Status::kOk;
+  }
+
+  __attribute__((noinline)) uint64_t scratch_bytes() const {
+    const bool packed = PreparedHeader::weights(context_, way_) != nullptr;
+    if (way_ == Way::winograd) return Winograd<Tile>::scratch_bytes(at_, c_, n_, packed);
+    if (way_ == Way::dots) return static_cast<uint64_t>(m_ * k_ + Tile::Isa::kLanes) * sizeof(float);
+    return PatchProduct<Tile>::scratch_bytes({nullptr, at_, in_.x.dim(3), 0, c_}, n_, k_, packed);
+  }
+
+  __attribute__((noinline)) uint64_t prepare(void* to) const {
+    const uint64_t size = sizeof(PreparedHeader) + static_cast<uint64_t>(groups_ * packed_floats()) * sizeof(float);
+    if (to == nullptr) return size;
+    float* packed = PreparedHeader::start(to, way_);
+    for (int g = 0; g < groups_ && way_ != Way::dots; ++g, packed += packed_floats()) {
+      const float* weight = in_.w.f32() + g * n_ * k_;
+      if (way_ == Way::winograd) {
+        Winograd<Tile>::pack(nullptr, weight, c_, n_, false, packed);
+      } else {
+        PackedB<Tile>::pack(ColumnsB{weight, k_}, n_, k_, 0, n_, packed);
+      }
+    }
+    return size;
+  }
+
+ private:
+  __attribute__((noinline)) ConvLayer(const LayerInputs& in, const Tensor& y, const conv2d_attrs& attrs,
+                                      const Context& context)
+      : in_(in),
+        y_(y),
+        context_(context),
+        ends_(ends_of(in, attrs.activation)),
+        at_(windows_of(in.x, in.w.dim(1), in.w.dim(2), y, attrs)),
+        groups_(attrs.groups),
+        c_(in.w.dim(3)),
+        n_(in.w.dim(0) / groups_),
+        m_(int64_t{at_.n} * at_.h.count * at_.w.count),
+        k_(int64_t{at_.h.size} * at_.w.size * c_),
+        way_(Winograd<Tile>::pays(at_, c_, n_) ? Way::winograd
+             : dots_pay<Tile>(m_, k_)          ? Way::dots
+                                               : Way::product) {}
 
   // Floats of a group's packed weights.
   int64_t packed_floats() const {
-    if (way == Way::dots) return 0;
-    return way == Way::winograd ? Winograd<Tile>::packed_floats(c, n) : PackedB<Tile>::floats(n, k);
+    if (way_ == Way::dots) return 0;
+    return way_ == Way::winograd ? Winograd<Tile>::packed_floats(c_, n_) : PackedB<Tile>::floats(n_, k_);
   }
-};
 
-// y [npq,k] = patches [npq,rsc] w^T
-template <class Tile>
-Status gemm_conv2d(const Call<conv2d_attrs>& call) {
-  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
-  const ConvSizes<Tile> s(call);
-  const float* bias = call.optional(2) != nullptr ? call.optional(2)->f32() : nullptr;
-  const float* prepared = PreparedHeader::weights(call.context, s.way);
-  if (s.m == 0) return Status::kOk;
-  for (int g = 0; g < s.groups; ++g) {
-    const Images images = {x.f32(), s.at, x.dim(3), g * s.c, s.c};
-    const float *weight = w.f32() + g * s.n * s.k, *group_bias = bias != nullptr ? bias + g * s.n : nullptr;
-    const float* packed = prepared != nullptr ? prepared + g * s.packed_floats() : nullptr;
-    const RowsC to = {y.f32() + g * s.n, w.dim(0)};
-    const typename Gemm<Tile>::Finish finish = {group_bias, call.attrs.activation};
-    if (s.way == Way::winograd) {
-      Winograd<Tile>(images, weight, s.n, false).run(call.context, packed, to, group_bias, call.attrs.activation);
-    } else if (s.way == Way::dots) {
-      using Isa = typename Tile::Isa;
-      const RowsA rows = rows_of_patches<Isa>(call.context, s.m, s.k, {images});
-      dot_products<Isa>(call.context, s.m, s.n, s.k, rows, weight, to, group_bias, call.attrs.activation);
-    } else if (packed != nullptr) {
-      PatchProduct<Tile>::run(call.context, s.m, s.n, s.k, images, PackedB<Tile>{packed, s.n, s.k}, to, finish);
-    } else {
-      PatchProduct<Tile>::run(call.context, s.m, s.n, s.k, images, ColumnsB{weight, s.k}, to, finish);
-    }
-  }
-  return Status::kOk;
-}
-template <class Tile>
-uint64_t gemm_conv2d_scratch(const Call<conv2d_attrs>& call) {
-  const ConvSizes<Tile> s(call);
-  const bool packed = PreparedHeader::weights(call.context, s.way) != nullptr;
-  if (s.way == Way::winograd) return Winograd<Tile>::scratch_bytes(s.at, s.c, s.n, packed);
-  if (s.way == Way::dots) return static_cast<uint64_t>(s.m * s.k + Tile::Isa::kLanes) * sizeof(float);
-  return PatchProduct<Tile>::scratch_bytes({nullptr, s.at, call.in[0].dim(3), 0, s.c}, s.n, s.k, packed);
-}
-template <class Tile>
-uint64_t gemm_conv2d_prepare(const Call<conv2d_attrs>& call, void* to) {
-  const ConvSizes<Tile> s(call);
-  const uint64_t size = sizeof(PreparedHeader) + static_cast<uint64_t>(s.groups * s.packed_floats()) * sizeof(float);
-  if (to == nullptr) return size;
-  float* packed = PreparedHeader::start(to, s.way);
-  for (int g = 0; g < s.groups && s.way != Way::dots; ++g, packed += s.packed_floats()) {
-    const float* weight = call.in[1].f32() + g * s.n * s.k;
-    if (s.way == Way::winograd) {
-      Winograd<Tile>::pack(nullptr, weight, s.c, s.n, false, packed);
-    } else {
-      PackedB<Tile>::pack(ColumnsB{weight, s.k}, s.n, s.k, 0, s.n, packed);
-    }
-  }
-  return size;
-}
+  const LayerInputs in_;
+  const Tensor& y_;
+  const Context& context_;
+  const ProductEnds ends_;
+  const Windows at_;
+  const int groups_, c_, n_;  // channels and results of a group
+  const int64_t m_, k_;
+  const Way way_;
+};
 
 // For every phase of the strides: y [pixels,c] = what the windows pass back [pixels,places k] w [places k,c]
 template <class Tile>
@@ -155,13 +162,12 @@ Status gemm_conv2d_dx(const Call<conv2d_dx_attrs>& call) {
         const Images a = {g.f32(), phase.windows(), g.dim(3), i * k, k};
         if (at.h.stride == 1 && at.w.stride == 1 && Winograd<Tile>::pays(a.at, k, c)) {  // a phase of all pixels
           Winograd<Tile>(a, w.f32() + i * weights, c, true)
-              .run(call.context, nullptr, RowsC{y.f32() + i * c, y.dim(3)}, nullptr, Activation::none);
+              .run(call.context, nullptr, RowsC{y.f32() + i * c, y.dim(3)});
           continue;
         }
         const PlacesB b = {w.f32() + i * weights, phase, k, c};
         const PixelsC to = {y.f32(), phase, y.dim(3), i * c};
-        PatchProduct<Tile>::run(call.context, phase.pixels(), c, phase.places() * k, a, b, to,
-                                {nullptr, Activation::none});
+        PatchProduct<Tile>::run(call.context, phase.pixels(), c, phase.places() * k, a, b, to, {});
       }
     }
   }

@@ -2,8 +2,8 @@
 
 #include "kernels/gemm/gemm.h"
 
-// C = activation(A B^T + bias) by dot products: rows of A and of B are read where they lie, nothing is packed. That
-// pays for few rows of A.
+// C = activation(A B^T + bias + added) by dot products: rows of A and of B are read where they lie, nothing is packed.
+// That pays for few rows of A.
 
 namespace lite {
 
@@ -57,13 +57,13 @@ bool dots_pay(int64_t m, int64_t k) {
 // `a.row(m)` is where row m of A lies, `c.row(m)` is the place of row m of the result; B's rows are `k` apart.
 template <class Isa, class A, class C>
 void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const A& a, const float* b, const C& c,
-                  const float* bias, Activation activation) {
+                  const ProductEnds& ends = {}) {
   using Tile = DotTile<Isa>;
   constexpr int kColumns = Tile::kColumns;
   if (m == 0) return;
   const int64_t groups = (n + kColumns - 1) / kColumns;
-  const bool limited = only_limits(activation);
-  const auto low = Isa::all(limits_of(activation).low), high = Isa::all(limits_of(activation).high);
+  const bool limited = only_limits(ends.activation);
+  const auto low = Isa::all(limits_of(ends.activation).low), high = Isa::all(limits_of(ends.activation).high);
   parallel_for(context.pool, groups, share(groups, 2 * kColumns * m * (k + 16)), [&](int64_t begin, int64_t end) {
     for (int64_t r = 0; r < m; r += Tile::kRows) {  // these rows of A stay in the first cache
       const int rows = static_cast<int>(std::min<int64_t>(Tile::kRows, m - r));
@@ -74,13 +74,14 @@ void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const
         const float* b_rows[kColumns];
         float start[kColumns] = {}, sums[Tile::kRows][kColumns];
         for (int i = 0; i < kColumns; ++i) b_rows[i] = b + std::min(j + i, n - 1) * k;
-        for (int i = 0; i < count && bias != nullptr; ++i) start[i] = bias[j + i];
+        for (int i = 0; i < count && ends.bias != nullptr; ++i) start[i] = ends.bias[j + i];
         Tile::run(rows, k, a_rows, b_rows, sums);
         for (int i = 0; i < rows; ++i) {
-          const auto y = Isa::load(sums[i], kColumns) + Isa::load(start, kColumns);
+          auto y = Isa::load(sums[i], kColumns) + Isa::load(start, kColumns);
+          if (ends.added != nullptr) y = y + Isa::load(ends.added_row(r + i) + j, count);
           float* to = c.row(r + i) + j;
           Isa::store(to, Isa::min(high, Isa::max(low, y)), count);
-          if (!limited) activate_row<Isa>(activation, count, to);
+          if (!limited) activate_row<Isa>(ends.activation, count, to);
         }
       }
     }

@@ -6,12 +6,13 @@
 #include "core/kernel.h"
 #include "core/thread_pool.h"
 #include "kernels/gemm/tile.h"
+#include "kernels/layer_inputs.h"
 #include "kernels/vector/math.h"
 #include "kernels/vector/share.h"
 
 namespace lite {
 
-// C = activation(A B + bias), in blocks that fit the caches. README.md shows the loop.
+// C = activation(A B + bias + added), in blocks that fit the caches. README.md shows the loop.
 //
 // `Tile` is the micro-kernel of an instruction set; A and B are sources (sources.h), which say where a matrix comes
 // from; `c.row(m)` is the place of row m of the result.
@@ -31,25 +32,19 @@ struct Gemm {
            sizeof(float);
   }
 
-  // What is done to each element of the result.
-  struct Finish {
-    const float* bias;  // one number a column, or null
-    Activation activation;
-  };
-
   template <class A, class B, class C>
   static void run(const Context& context, int64_t m, int64_t n, int64_t k, const A& a, const B& b, const C& c,
-                  Finish finish = {nullptr, Activation::none}) {
+                  const ProductEnds& ends = {}) {
     if (m == 0 || n == 0) return;
     if constexpr (kIsPacked<B>) {
-      multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, k, 0, true}, c, finish);
+      multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, k, 0, true}, c, ends);
     } else {
       float* packed = static_cast<float*>(context.scratch);
       for (int64_t j = 0; j < n; j += kWidth) {
         for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kDepth) {
           const Part part = {
               m, j, std::min<int64_t>(kWidth, n - j), k0, std::min<int64_t>(kDepth, k - k0), k0 + kDepth >= k};
-          multiply(context.pool, part, a, panels_of(context.pool, part, b, packed), c, finish);
+          multiply(context.pool, part, a, panels_of(context.pool, part, b, packed), c, ends);
         }
       }
     }
@@ -95,7 +90,7 @@ struct Gemm {
 
   template <class A, class C>
   __attribute__((noinline)) static void multiply(ThreadPool* pool, const Part& part, const A& a, const Panels& b,
-                                                 const C& c, const Finish& finish) {
+                                                 const C& c, const ProductEnds& ends) {
     // With many rows, a block of A is gathered once; with few, A that is read in place is read once for each panel
     // anyway. Where B is prepared, each thread has rows of its own, which are in its cache where other layers share
     // theirs so, too; else it multiplies by the panels that it packed.
@@ -114,7 +109,7 @@ struct Gemm {
         const int64_t m = task / chunks * rows, j = task % chunks * chunk;
         const int count = static_cast<int>(std::min(rows, part.m - m));
         for (int64_t k = 0; k == 0 || k < part.depth; k += kDepth) {
-          block(part, m, count, j, std::min(chunk, part.width - j), k, a, b, c, finish);
+          block(part, m, count, j, std::min(chunk, part.width - j), k, a, b, c, ends);
         }
       }
     });
@@ -124,7 +119,7 @@ struct Gemm {
   // on.
   template <class A, class C>
   static void block(const Part& part, int64_t m, int rows, int64_t j, int64_t width, int64_t k, const A& a,
-                    const Panels& b, const C& c, const Finish& finish) {
+                    const Panels& b, const C& c, const ProductEnds& ends) {
     static_assert(kGathered >= kBlock * kDepth, "room for a block");
     alignas(64) float gathered[kInPlace<A> ? 1 : kGathered + Isa::kLanes];
     float unused[kColumns] = {};
@@ -137,32 +132,51 @@ struct Gemm {
       if (r >= rows) from[r] = from[rows - 1];
       to[r] = r < rows ? c.row(m + r) + part.j : unused;
     }
-    const bool add = part.k + k > 0, last = part.last && k + kDepth >= part.depth;
-    const Finish of_block = {finish.bias != nullptr && !add ? finish.bias + part.j : nullptr,
-                             last ? finish.activation : Activation::none};
-    tiles(from, index, rows, b, {part.m, j, width, k, depth, last}, part.width, to, add, of_block);
+    const bool first = part.k + k == 0, last = part.last && k + kDepth >= part.depth;
+    const bool started = first && ends.added != nullptr;
+    for (int r = 0; r < rows && started; ++r) start_row(ends, m + r, part.j + j, width, to[r] + j);
+    const ProductEnds of_block = {ends.bias != nullptr && first && !started ? ends.bias + part.j : nullptr,
+                                  last ? ends.activation : Activation::none};
+    tiles(from, index, rows, b, {part.m, j, width, k, depth, last}, part.width, to, !first || started, of_block);
+  }
+
+  // `count` elements of a row of C, from `column` on, before the products: bias + added.
+  __attribute__((noinline)) static void start_row(const ProductEnds& ends, int64_t row, int64_t column, int64_t count,
+                                                  float* to) {
+    const float* added = ends.added_row(row) + column;
+    const float* bias = ends.bias != nullptr ? ends.bias + column : nullptr;
+    over<Isa>(count, [&](int64_t i, int lanes) {
+      const auto y = Isa::load(added + i, lanes);
+      Isa::store(to + i, bias != nullptr ? y + Isa::load(bias + i, lanes) : y, lanes);
+    });
   }
 
   // C's rows `to` by the columns of `part`, of `width` in all. Rows of C behind the last one have no columns.
   template <class Index>
   __attribute__((noinline)) static void tiles(const float* const* from, Index index, int rows, const Panels& b,
                                               const Part& part, int64_t width, float* const* to, bool add,
-                                              const Finish& finish) {
-    const bool limited = only_limits(finish.activation);
+                                              const ProductEnds& ends) {
+    const bool limited = only_limits(ends.activation);
     for (int64_t j = part.j; j < part.j + part.width; j += kColumns) {
       const int count = static_cast<int>(std::min<int64_t>(kColumns, width - j));
       const int64_t b_step = b.row_step > 0 ? b.row_step : panel_width<Tile>(count);
       const float* panel = b.base + j * b.column_step + part.k * b_step;
-      const TileEnds ends = {finish.bias != nullptr ? finish.bias + j : nullptr, add, limits_of(finish.activation)};
+      const TileEnds of_tile = {ends.bias != nullptr ? ends.bias + j : nullptr, add, limits_of(ends.activation)};
       for (int r = 0; r < rows; r += kRows) {
         float* c[kRows];
         for (int i = 0; i < kRows; ++i) c[i] = to[r + i] + (r + i < rows ? j : 0);
-        Tile::run(std::min(kRows, rows - r), count, part.depth, from + r, index, panel, b_step, c, ends);
-        if (!limited) activate_rows<Isa>(finish.activation, std::min(kRows, rows - r), count, c);
+        Tile::run(std::min(kRows, rows - r), count, part.depth, from + r, index, panel, b_step, c, of_tile);
+        if (!limited) activate_rows<Isa>(ends.activation, std::min(kRows, rows - r), count, c);
       }
     }
   }
 };
+
+inline ProductEnds ends_of(const LayerInputs& in, Activation activation) {
+  ProductEnds ends = {in.bias != nullptr ? in.bias->f32() : nullptr, activation};
+  if (in.added != nullptr) ends.added = in.added->f32(), ends.added_step = in.added->dim(-1);
+  return ends;
+}
 
 // Rows of C that lie `step` apart.
 struct RowsC {

@@ -46,7 +46,7 @@ struct BatchProduct {
     if (ta) return product(ColumnsA{a, m}, RowsB{b, n});
     if (!tb) return product(RowsA{a, k}, RowsB{b, n});
     if (dots_pay<Tile>(m, k)) {
-      return dot_products<typename Tile::Isa>(context, m, n, k, RowsA{a, k}, b, c, nullptr, Activation::none);
+      return dot_products<typename Tile::Isa>(context, m, n, k, RowsA{a, k}, b, c);
     }
     product(RowsA{a, k}, ColumnsB{b, k});
   }
@@ -93,51 +93,56 @@ uint64_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
   return one.parts() * one.scratch_bytes<Tile>();
 }
 
-// A linear layer's sizes: y [m,n] = x [m,k] w^T.
+// y [m,n] = x [m,k] w^T, of linear and of linear_add.
 template <class Tile>
-struct LinearSizes {
-  int64_t m, n, k;
-  Way way;
+class LinearLayer {
+ public:
+  template <class Attrs>
+  explicit LinearLayer(const Call<Attrs>& call)
+      : in_(inputs_of(call)),
+        y_(call.y()),
+        context_(call.context),
+        ends_(ends_of(in_, call.attrs.activation)),
+        m_(rows_of(in_.x)),
+        n_(in_.w.dim(0)),
+        k_(in_.w.dim(1)),
+        way_(dots_pay<Tile>(m_, k_) ? Way::dots : Way::product) {}
 
-  explicit LinearSizes(const Call<linear_attrs>& call)
-      : m(rows_of(call.in[0])),
-        n(call.in[1].dim(0)),
-        k(call.in[1].dim(1)),
-        way(dots_pay<Tile>(m, k) ? Way::dots : Way::product) {}
-};
-
-template <class Tile>
-Status gemm_linear(const Call<linear_attrs>& call) {
-  const LinearSizes<Tile> s(call);
-  const float *w = call.in[1].f32(), *bias = call.optional(2) != nullptr ? call.optional(2)->f32() : nullptr;
-  const float* packed = PreparedHeader::weights(call.context, s.way);
-  const Activation activation = call.attrs.activation;
-  const RowsA a = {call.in[0].f32(), s.k};
-  const RowsC c = {call.y().f32(), s.n};
-  if (s.way == Way::dots) {
-    dot_products<typename Tile::Isa>(call.context, s.m, s.n, s.k, a, w, c, bias, activation);
-  } else if (packed != nullptr) {
-    Gemm<Tile>::run(call.context, s.m, s.n, s.k, a, PackedB<Tile>{packed, s.n, s.k}, c, {bias, activation});
-  } else {
-    Gemm<Tile>::run(call.context, s.m, s.n, s.k, a, ColumnsB{w, s.k}, c, {bias, activation});
+  __attribute__((noinline)) Status run() const {
+    const float* packed = PreparedHeader::weights(context_, way_);
+    const RowsA a = {in_.x.f32(), k_};
+    const RowsC c = {y_.f32(), n_};
+    if (way_ == Way::dots) {
+      dot_products<typename Tile::Isa>(context_, m_, n_, k_, a, in_.w.f32(), c, ends_);
+    } else if (packed != nullptr) {
+      Gemm<Tile>::run(context_, m_, n_, k_, a, PackedB<Tile>{packed, n_, k_}, c, ends_);
+    } else {
+      Gemm<Tile>::run(context_, m_, n_, k_, a, ColumnsB{in_.w.f32(), k_}, c, ends_);
+    }
+    return Status::kOk;
   }
-  return Status::kOk;
-}
-template <class Tile>
-uint64_t gemm_linear_scratch(const Call<linear_attrs>& call) {
-  const LinearSizes<Tile> s(call);
-  const bool packs = s.way == Way::product && PreparedHeader::weights(call.context, s.way) == nullptr;
-  return packs ? Gemm<Tile>::scratch_bytes(s.n, s.k) : 0;
-}
-template <class Tile>
-uint64_t gemm_linear_prepare(const Call<linear_attrs>& call, void* to) {
-  const LinearSizes<Tile> s(call);
-  const bool packs = s.way == Way::product;
-  const uint64_t size = sizeof(PreparedHeader) + (packs ? PackedB<Tile>::floats(s.n, s.k) * sizeof(float) : 0);
-  if (to == nullptr) return size;
-  float* packed = PreparedHeader::start(to, s.way);
-  if (packs) PackedB<Tile>::pack(ColumnsB{call.in[1].f32(), s.k}, s.n, s.k, 0, s.n, packed);
-  return size;
-}
+
+  uint64_t scratch_bytes() const {
+    const bool packs = way_ == Way::product && PreparedHeader::weights(context_, way_) == nullptr;
+    return packs ? Gemm<Tile>::scratch_bytes(n_, k_) : 0;
+  }
+
+  __attribute__((noinline)) uint64_t prepare(void* to) const {
+    const bool packs = way_ == Way::product;
+    const uint64_t size = sizeof(PreparedHeader) + (packs ? PackedB<Tile>::floats(n_, k_) * sizeof(float) : 0);
+    if (to == nullptr) return size;
+    float* packed = PreparedHeader::start(to, way_);
+    if (packs) PackedB<Tile>::pack(ColumnsB{in_.w.f32(), k_}, n_, k_, 0, n_, packed);
+    return size;
+  }
+
+ private:
+  const LayerInputs in_;
+  const Tensor& y_;
+  const Context& context_;
+  const ProductEnds ends_;
+  const int64_t m_, n_, k_;
+  const Way way_;
+};
 
 }  // namespace lite

@@ -10,6 +10,21 @@
 
 namespace lite {
 
+// What is done to each element of a product C.
+struct ProductEnds {
+  const float* bias = nullptr;  // one number a column, or null
+  Activation activation = Activation::none;
+  const float* added = nullptr;  // a matrix as C, whose rows lie `added_step` apart, or null
+  int64_t added_step = 0;
+
+  // Those of the columns from `column` on.
+  ProductEnds from(int64_t column) const {
+    return {bias != nullptr ? bias + column : nullptr, activation, added != nullptr ? added + column : nullptr,
+            added_step};
+  }
+  const float* added_row(int64_t m) const { return added + m * added_step; }
+};
+
 // What a micro-kernel does to a tile beside the product.
 struct TileEnds {
   const float* bias;  // what sums start with, a number a column, or null

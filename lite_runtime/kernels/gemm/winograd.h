@@ -57,7 +57,7 @@ class Winograd {
 
   // y.row(window) gets the results; `packed` is what `pack` made, or null: it is made in scratch memory.
   template <class C>
-  void run(const Context& context, const float* packed, const C& y, const float* bias, Activation activation) const {
+  void run(const Context& context, const float* packed, const C& y, const ProductEnds& ends = {}) const {
     float* scratch = static_cast<float*>(context.scratch);
     if (packed == nullptr) {
       pack(context.pool, weights_, images_.group, k_, turned_, scratch);
@@ -72,7 +72,7 @@ class Winograd {
         const int64_t last = squares * (part + 1) / parts;
         for (int64_t first = squares * part / parts; first < last; first += kSquares) {
           const int count = static_cast<int>(std::min<int64_t>(kSquares, last - first));
-          block({packed, piece, y.base, y.step, bias, activation}, first, count, parts > 1 ? nullptr : context.pool);
+          block({packed, piece, y.base, y.step, ends}, first, count, parts > 1 ? nullptr : context.pool);
         }
       }
     });
@@ -88,8 +88,7 @@ class Winograd {
     float* piece;
     float* y;
     int64_t y_step;
-    const float* bias;
-    Activation activation;
+    ProductEnds ends;
   };
 
   static int rows_of(const Axis& axis) { return (axis.count + 1) / 2; }
@@ -218,14 +217,15 @@ class Winograd {
     });
   }
 
-  // activation(A^T m A + bias) to the square's results, those that there are.
+  // activation(A^T m A + bias + added) to the square's results, those that there are.
   void write_square(const Block& block, int64_t index, const float* products) const {
     const Square s = square(index);
     const Axis &h = images_.at.h, &w = images_.at.w;
     const int64_t step = int64_t{kSquares} * k_;
-    float* to = block.y + ((int64_t{s.n} * h.count + s.row) * w.count + s.column) * block.y_step;
+    const int64_t window = (int64_t{s.n} * h.count + s.row) * w.count + s.column;
+    float* to = block.y + window * block.y_step;
     const bool below = s.row + 1 < h.count, beside = s.column + 1 < w.count;
-    const Limits limits = limits_of(block.activation);
+    const Limits limits = limits_of(block.ends.activation);
     const V low = Isa::all(limits.low), high = Isa::all(limits.high);
     over<Isa>(k_, [&](int64_t c, int lanes) {
       V t[2][4];
@@ -237,20 +237,25 @@ class Winograd {
         t[0][j] = m[0] + m[1] + m[2];
         t[1][j] = m[1] - m[2] - m[3];
       }
-      const V bias = block.bias != nullptr ? Isa::load(block.bias + c, lanes) : Isa::all(0.0f);
+      const V bias = block.ends.bias != nullptr ? Isa::load(block.ends.bias + c, lanes) : Isa::all(0.0f);
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
         if (i == 1 && !below) break;
         float* row = to + i * w.count * block.y_step + c;
-        const V left = t[i][0] + t[i][1] + t[i][2] + bias, right = t[i][1] - t[i][2] - t[i][3] + bias;
+        V left = t[i][0] + t[i][1] + t[i][2] + bias, right = t[i][1] - t[i][2] - t[i][3] + bias;
+        if (block.ends.added != nullptr) {
+          const float* added = block.ends.added_row(window + i * w.count) + c;
+          left = left + Isa::load(added, lanes);
+          if (beside) right = right + Isa::load(added + block.ends.added_step, lanes);
+        }
         Isa::store(row, Isa::min(high, Isa::max(low, left)), lanes);
         if (beside) Isa::store(row + block.y_step, Isa::min(high, Isa::max(low, right)), lanes);
       }
     });
-    if (only_limits(block.activation)) return;
+    if (only_limits(block.ends.activation)) return;
     for (int i = 0; i < (below ? 2 : 1); ++i) {
       for (int j = 0; j < (beside ? 2 : 1); ++j) {
-        activate_row<Isa>(block.activation, k_, to + (i * w.count + j) * block.y_step);
+        activate_row<Isa>(block.ends.activation, k_, to + (i * w.count + j) * block.y_step);
       }
     }
   }

@@ -1,5 +1,6 @@
 #include "kernels/activation.h"
 #include "kernels/kernels.h"
+#include "kernels/layer_inputs.h"
 #include "kernels/ref/checks.h"
 #include "kernels/windows.h"
 
@@ -66,28 +67,39 @@ void for_elements(const Tensor& t, Body body) {
   }
 }
 
-}  // namespace
-
-CHECK(conv2d) {
-  if (!has_inputs(call, 2, 3) || !fits(call.in[0], call.in[1], call.y(), call.attrs)) return false;
-  const Tensor* b = call.optional(2);
-  return b == nullptr || is_vector(*b, call.y().dim(3));
+template <typename Attrs>
+bool conv_fits(const Call<Attrs>& call) {
+  if (!has_inputs(call, kLeastInputs<Attrs>, kLeastInputs<Attrs> + 1)) return false;
+  const LayerInputs in = inputs_of(call);
+  return fits(in.x, in.w, call.y(), call.attrs) && in.ends_fit(call.y(), call.y().dim(3));
 }
-KERNEL(conv2d, f32, ref) {
-  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
-  const Tensor* b = call.optional(2);
+
+// y = activation(the cross-correlation of x with w, + bias + added)
+template <typename Attrs>
+Status conv(const Call<Attrs>& call) {
+  const LayerInputs in = inputs_of(call);
+  const Tensor &x = in.x, &w = in.w, &y = call.y();
   const Windows windows = windows_of(x, w.dim(1), w.dim(2), y, call.attrs);
   const int channels = w.dim(3), k_group = w.dim(0) / call.attrs.groups;
   for_elements(y, [&](int n, int p, int q, int k) {
     const int c0 = k / k_group * channels;
-    float sum = b != nullptr ? b->f32()[k] : 0;
+    float sum = in.bias != nullptr ? in.bias->f32()[k] : 0;
     for_places(windows, p, q, [&](int i, int j, int row, int column) {
       for (int c = 0; c < channels; ++c) sum += at(x, n, row, column, c0 + c) * at(w, k, i, j, c);
     });
+    if (in.added != nullptr) sum += at(*in.added, n, p, q, k);
     at(y, n, p, q, k) = activate(call.attrs.activation, sum);
   });
   return Status::kOk;
 }
+
+}  // namespace
+
+CHECK(conv2d) { return conv_fits(call); }
+KERNEL(conv2d, f32, ref) { return conv(call); }
+
+CHECK(conv2d_add) { return conv_fits(call); }
+KERNEL(conv2d_add, f32, ref) { return conv(call); }
 
 CHECK(conv2d_dx) {
   return has_inputs(call, 2, 2) && fits(call.y(), call.in[1], call.in[0], call.attrs) &&

@@ -1,5 +1,6 @@
 #include "kernels/activation.h"
 #include "kernels/kernels.h"
+#include "kernels/layer_inputs.h"
 #include "kernels/ref/checks.h"
 #include "kernels/ref/loops.h"
 
@@ -55,25 +56,40 @@ KERNEL(matmul, f32, ref) { return product_of<float>(call); }
 KERNEL(matmul, i32, ref) { return product_of<uint32_t>(call); }
 KERNEL(matmul, i64, ref) { return product_of<uint64_t>(call); }
 
-CHECK(linear) {
-  if (!has_inputs(call, 2, 3)) return false;
-  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
-  const Tensor* b = call.optional(2);
-  return x.rank() >= 2 && w.rank() == 2 && y.rank() == x.rank() && x.dim(-1) == w.dim(1) && y.dim(-1) == w.dim(0) &&
-         rows_of(x) == rows_of(y) && (b == nullptr || is_vector(*b, w.dim(0)));
+namespace {
+
+template <typename Attrs>
+bool linear_fits(const Call<Attrs>& call) {
+  if (!has_inputs(call, kLeastInputs<Attrs>, kLeastInputs<Attrs> + 1)) return false;
+  const LayerInputs in = inputs_of(call);
+  const Tensor& y = call.y();
+  return in.x.rank() >= 2 && in.w.rank() == 2 && y.rank() == in.x.rank() && in.x.dim(-1) == in.w.dim(1) &&
+         y.dim(-1) == in.w.dim(0) && rows_of(in.x) == rows_of(y) && in.ends_fit(y, in.w.dim(0));
 }
-KERNEL(linear, f32, ref) {
-  const Tensor &x = call.in[0], &w = call.in[1], &y = call.y();
-  const Tensor* b = call.optional(2);
-  const int64_t rows = rows_of(x), in = w.dim(1), out = w.dim(0);
+
+// y = activation(x w^T + bias + added)
+template <typename Attrs>
+Status linear(const Call<Attrs>& call) {
+  const LayerInputs in = inputs_of(call);
+  const int64_t rows = rows_of(in.x), depth = in.w.dim(1), columns = in.w.dim(0);
+  const float *x = in.x.f32(), *w = in.w.f32();
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < out; ++j) {
-      float sum = b != nullptr ? b->f32()[j] : 0;
-      for (int64_t l = 0; l < in; ++l) sum += x.f32()[i * in + l] * w.f32()[j * in + l];
-      y.f32()[i * out + j] = activate(call.attrs.activation, sum);
+    for (int64_t j = 0; j < columns; ++j) {
+      float sum = in.bias != nullptr ? in.bias->f32()[j] : 0;
+      for (int64_t l = 0; l < depth; ++l) sum += x[i * depth + l] * w[j * depth + l];
+      if (in.added != nullptr) sum += in.added->f32()[i * columns + j];
+      call.y().f32()[i * columns + j] = activate(call.attrs.activation, sum);
     }
   }
   return Status::kOk;
 }
+
+}  // namespace
+
+CHECK(linear) { return linear_fits(call); }
+KERNEL(linear, f32, ref) { return linear(call); }
+
+CHECK(linear_add) { return linear_fits(call); }
+KERNEL(linear_add, f32, ref) { return linear(call); }
 
 }  // namespace lite

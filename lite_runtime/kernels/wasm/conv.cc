@@ -7,9 +7,13 @@
 
 namespace lite {
 
-KERNEL(conv2d, f32, wasm) { return gemm_conv2d<WasmTile>(call); }
-SCRATCH(conv2d, f32, wasm) { return gemm_conv2d_scratch<WasmTile>(call); }
-PREPARE(conv2d, f32, wasm) { return gemm_conv2d_prepare<WasmTile>(call, to); }
+KERNEL(conv2d, f32, wasm) { return ConvLayer<WasmTile>(call).run(); }
+SCRATCH(conv2d, f32, wasm) { return ConvLayer<WasmTile>(call).scratch_bytes(); }
+PREPARE(conv2d, f32, wasm) { return ConvLayer<WasmTile>(call).prepare(to); }
+
+KERNEL(conv2d_add, f32, wasm) { return ConvLayer<WasmTile>(call).run(); }
+SCRATCH(conv2d_add, f32, wasm) { return ConvLayer<WasmTile>(call).scratch_bytes(); }
+PREPARE(conv2d_add, f32, wasm) { return ConvLayer<WasmTile>(call).prepare(to); }
 
 KERNEL(conv2d_dx, f32, wasm) { return gemm_conv2d_dx<WasmTile>(call); }
 SCRATCH(conv2d_dx, f32, wasm) { return gemm_conv2d_dx_scratch<WasmTile>(call); }

@@ -8,8 +8,12 @@ namespace lite {
 KERNEL(matmul, f32, wasm) { return gemm_matmul<WasmTile>(call); }
 SCRATCH(matmul, f32, wasm) { return gemm_matmul_scratch<WasmTile>(call); }
 
-KERNEL(linear, f32, wasm) { return gemm_linear<WasmTile>(call); }
-SCRATCH(linear, f32, wasm) { return gemm_linear_scratch<WasmTile>(call); }
-PREPARE(linear, f32, wasm) { return gemm_linear_prepare<WasmTile>(call, to); }
+KERNEL(linear, f32, wasm) { return LinearLayer<WasmTile>(call).run(); }
+SCRATCH(linear, f32, wasm) { return LinearLayer<WasmTile>(call).scratch_bytes(); }
+PREPARE(linear, f32, wasm) { return LinearLayer<WasmTile>(call).prepare(to); }
+
+KERNEL(linear_add, f32, wasm) { return LinearLayer<WasmTile>(call).run(); }
+SCRATCH(linear_add, f32, wasm) { return LinearLayer<WasmTile>(call).scratch_bytes(); }
+PREPARE(linear_add, f32, wasm) { return LinearLayer<WasmTile>(call).prepare(to); }
 
 }  // namespace lite

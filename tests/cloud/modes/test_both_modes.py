@@ -17,6 +17,7 @@ from cloud import (
     modes,
     nn,
     ops,
+    parse,
     run_subgraph,
     run_until,
     value_and_grad,
@@ -192,6 +193,23 @@ def test_run_until_a_line_of_the_source(mode: str) -> None:
     line = f.__code__.co_firstlineno + 1
     y = run_until(f, f"test_both_modes.py:{line}", floats(4))
     np.testing.assert_array_equal(y, floats(4) * np.float32(3))
+
+
+def test_run_until_refuses_what_a_loop_runs_inside(mode: str) -> None:
+    def f(x: Value) -> Value:
+        while x < 10:
+            x = x + np.sin(x) + 2
+        return ops.exp(x)
+
+    line = f.__code__.co_firstlineno + 2
+    graph = Graph.trace(lambda x: parse.call(f, x), Value(()))
+    loop = next(n for n in graph.nodes if n.op.name == "while_loop")
+    inner = loop.attrs["body"].nodes[0]
+    for target in ("sin", f"test_both_modes.py:{line}", inner, inner.results[0]):
+        with pytest.raises(ValueError, match="inside of a while_loop of the graph, which may run"):
+            run_until(graph, target, np.float32(1))
+    y = run_until(graph, "exp", np.float32(1))
+    assert y == pytest.approx(float(f(np.float32(1))), rel=1e-5)
 
 
 @pytest.mark.parametrize(

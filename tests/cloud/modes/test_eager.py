@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import execute, grad, jit, modes, nn, ops, tensor
+from cloud import execute, grad, jit, modes, nn, ops, tensor, value_and_grad
 from cloud.eager import NeedsTrace, Tensor, at_once, leaf
 from ir.graph import Graph, Value, Weight
 
@@ -180,3 +180,47 @@ def test_results_of_updates_are_new_tensors() -> None:
     np.testing.assert_array_equal(new_w.numpy(), [0.5, 0])
     np.testing.assert_array_equal(new_m.numpy(), [1, 2])
     np.testing.assert_array_equal(w.data, [1, 1])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x > 0) * 0.1,
+        lambda x: np.argmax(x) * 0.1,
+        lambda x: np.argmax(x) / 3,
+        lambda x: np.mean(x > 0),
+        lambda x: np.where(x > 0, 1, 2) * 0.1,
+        lambda x: np.sqrt(np.argmax(x)) + 0.5,
+    ],
+    ids=["truth", "integer", "quotient", "mean", "where", "root"],
+)
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_what_integers_become_has_the_type_of_the_data_as_in_graph_mode(f: Any, kind: Any) -> None:
+    x = np.array([0.3, 0.7, -0.2], kind)
+    found, (value, _) = jit(f)(x), value_and_grad(lambda v: np.sum(f(v)) + v[0])(x)
+    with modes.using(mode="graph"):
+        np.testing.assert_array_equal(found, jit(f)(x), strict=True)
+    assert found.dtype == value.dtype == kind
+    np.testing.assert_allclose(found, f(x), rtol=1e-6 if kind is np.float32 else 1e-15)
+
+
+@pytest.mark.parametrize(
+    ("f", "words"),
+    [
+        (lambda t: t.sum(foo=1), "'foo'"),
+        (lambda t: np.clip(t, 0, 1, foo=1), "'foo'"),
+        (lambda t: t.reshape(3, 1, foo=1), "'foo'"),
+        (lambda t: t.reshape(3, 1, order="F"), "order='F'"),
+    ],
+    ids=["sum", "clip", "reshape", "order"],
+)
+def test_what_a_tensor_does_not_take_is_named_as_the_user_wrote_it(f: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words) as caught:
+        f(tensor([1.0, 2.0, 3.0]))
+    assert "Values" not in str(caught.value)
+    assert "_clip" not in str(caught.value)
+
+
+def test_an_index_outside_of_a_tensor_is_an_index_error() -> None:
+    with pytest.raises(IndexError, match="index 3 of an axis of 3"):
+        tensor([1.0, 2.0, 3.0])[3]

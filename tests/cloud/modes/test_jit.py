@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import grad, jit, modes, nn, ops, tensor, value_and_grad
+from cloud import grad, jit, modes, nn, ops, parse, tensor, value_and_grad
 from cloud.compile.program import counters
 from cloud.eager import Tensor
 from ir.errors import GraphError
@@ -262,3 +262,29 @@ def test_dataclasses_are_structures_of_data_or_settings() -> None:
     g = grad(lambda s: np.sum(s.place * s.speed))(State(ones(2), 2 * ones(2)))
     np.testing.assert_array_equal(g.place, [2, 2])
     np.testing.assert_array_equal(g.speed, [1, 1])
+
+
+def test_an_array_that_a_closure_holds_stays_as_it_was_when_the_function_was_traced() -> None:
+    held = np.ones(2)
+    f = jit(lambda x: x * held)
+    seen = []
+    for mode in modes.MODES:
+        with modes.using(mode=mode):
+            held[:] = 1
+            f(np.ones(2))
+            held[:] = 3
+            seen.append(float(f(np.ones(2))[0]))
+    assert seen == [1, 3]  # in eager mode it is read at each call
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+def test_a_recursion_without_end_is_one_line_in_both_modes(mode: str) -> None:
+    def deep(x: Any) -> Any:
+        return deep(x * 0.5) + x
+
+    for f in (jit(deep), grad(deep)):
+        with modes.using(mode=mode), pytest.raises(parse.UnsupportedSyntax) as caught:
+            f(np.float64(1))
+        assert caught.value.what == "a recursion too deep to be written out"
+        assert caught.value.place.filename == __file__
+        assert "deep(x * 0.5) + x" in caught.value.place.text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cloud import nn
+from cloud import modes, nn, ops, value_and_grad
 from cloud.autodiff import gradients
 from cloud.interpreter import run
 from ir.dtype import DType
@@ -262,3 +262,12 @@ def test_an_embedding_takes_int64_and_refuses_what_is_outside() -> None:
 def test_sizes_that_do_not_fit_are_refused(make: Callable[[], nn.Module], why: str) -> None:
     with pytest.raises(Exception, match=why):
         make()
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+def test_hard_sigmoid_is_exact_in_float64(mode: str) -> None:
+    x = np.linspace(-2.9, 2.9, 30)
+    with modes.using(mode=mode):
+        value, slope = value_and_grad(lambda v: ops.reduce_sum(nn.HardSigmoid()(v), axes=(0,)))(x)
+    np.testing.assert_allclose(value, (x / 6 + 0.5).sum(), rtol=1e-15)
+    np.testing.assert_array_equal(slope, np.full(30, 1 / 6))

@@ -14,6 +14,7 @@ from cloud import modes, ops
 from cloud.differentiate import grad, value_and_grad
 from cloud.parse import UnsupportedSyntax
 from cloud.transform import Traced
+from ir.errors import DTypeError, ShapeError
 from tests.cloud.parse.test_syntax import function
 
 # x is a number, v an array of 2; the part that the caret is under stands between « and »
@@ -47,7 +48,7 @@ for «a, b» in [(x, x, x)]: pass
 «x + None»
 «x + [1]»
 «[1] * x»
-«v + np.ones(2, np.int16)»
+«v + np.ones(2, np.uint16)»
 «(x, x) - (x,)»
 «-[x]»
 «x < 'a'»
@@ -101,6 +102,9 @@ for i in «range(x)»: pass
 «np.array([x, None])»
 «np.full(x, 1)»
 «np.pad(v, 'a')»
+«np.pad(v, 1, foo=1)»
+«np.sin(x, 'cos')»
+«np.triu(v, 0, 1)»
 «np.moveaxis(v, 3, 0)»
 «np.split(v, 4)»
 «np.einsum('i,j->k', v, v)»
@@ -185,3 +189,24 @@ def test_what_looks_like_a_fault_and_is_none(body: str, want: float) -> None:
     f = function(body.replace("; ", "\n") + "\nreturn x", f"no fault {body}", "x, v")
     f.__globals__.update(copy=copy)
     assert value_and_grad(f)(2.5, np.array([1.0, 2.0]))[0] == want
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize(
+    ("f", "kind", "want"),
+    [
+        (lambda x: (x.reshape(2, 3) @ x.reshape(2, 3)).sum(), ShapeError, "x.shape says"),
+        (lambda x: (x + np.ones(5)).sum(), ShapeError, "x.shape says"),
+        (lambda x: ops.add(x, np.ones(6, np.float32)).sum(), DTypeError, "x.dtype says"),
+    ],
+    ids=["matmul", "add", "types"],
+)
+def test_sizes_and_types_that_do_not_fit_come_with_a_hint(
+    f: Any, kind: type[Exception], want: str, mode: str
+) -> None:
+    with modes.using(mode=mode), pytest.raises(kind) as caught:
+        grad(f)(np.ones(6))
+    notes = "\n".join(caught.value.__notes__)
+    assert notes.count("hint: ") == 1
+    assert want in notes
+    assert ("^" in notes) is (mode == "graph")  # Python's own traceback shows the line else

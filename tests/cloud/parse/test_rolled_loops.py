@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cloud import modes
 from cloud.differentiate import grad, value_and_grad
-from cloud.parse import UnsupportedSyntax, loops, remat
+from cloud.parse import UnsupportedSyntax, loops, remat, rolled_loop
 from cloud.transform import Traced
 from ir.graph import Graph
 from ir.walk import walk
@@ -210,7 +211,43 @@ def test_a_program_of_more_nodes_than_a_file_holds_shows_the_line_that_makes_mos
     def f(x: Any) -> Any:
         return sum([np.sin(x * i) for i in range(250)])
 
-    with pytest.raises(UnsupportedSyntax, match="a program has at most 300") as e:
+    refused = pytest.raises(UnsupportedSyntax, match="a program has at most 300")
+    with modes.using(mode="graph"), refused as e:
         grad(f)(np.float32(0.5))
     assert "np.sin(x * i)" in e.value.place.text
     assert "hint: " in str(e.value)
+
+
+def loops_in(f: Callable[..., Any]) -> list[Any]:
+    traced = Traced.of(f, (np.float64(0.3),), {})
+    nodes = Graph(tuple(traced.values), (traced.result,)).nodes
+    return [n for n in nodes if n.op.name == "while_loop"]
+
+
+def test_a_statement_becomes_so_many_loops_at_most_and_the_rest_is_written_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def f(x: Any) -> Any:
+        for i in range(600):
+            x = [np.sin, np.cos][i // 60 % 2](x) + COEFFICIENTS[i]
+        return x
+
+    assert len(loops_in(f)) == 10 <= rolled_loop.MOST_RUNS
+    monkeypatch.setattr(rolled_loop, "MOST_RUNS", 4)
+    assert len(loops_in(f)) == 4
+    assert value_and_grad(f)(0.3)[0] == pytest.approx(f(0.3), rel=1e-12)
+
+
+def test_turns_that_are_all_different_are_written_out_without_looking_for_likes() -> None:
+    different = [np.sin, np.cos, np.tanh]
+
+    def few(x: Any) -> Any:
+        for i in range(300):
+            x = different[i % 3](x) if 100 <= i < 100 + few.alone else np.sin(x) + COEFFICIENTS[i]  # type: ignore[attr-defined]
+        return x
+
+    few.alone = rolled_loop.MOST_ALONE - 1  # type: ignore[attr-defined]
+    assert len(loops_in(few)) == 2
+    few.alone = rolled_loop.MOST_ALONE + 2  # type: ignore[attr-defined]
+    assert len(loops_in(few)) == 1
+    assert value_and_grad(few)(0.3)[0] == pytest.approx(few(0.3), rel=1e-12)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import interpreter, modes
+from cloud import interpreter, jit, modes
 from cloud.differentiate import grad, value_and_grad
 from cloud.parse import UnsupportedSyntax
 from cloud.transform import Traced
@@ -52,10 +52,52 @@ def test_a_function_gives_pythons_numbers_also_at_its_edges(name: str) -> None:
         with np.errstate(all="ignore"):
             found = interpreter.run(Graph(tuple(traced.values), tuple(result)), *args)
             want = f(*map(float, args))
-        atol = 1e-14 if name == "remainder" else 0  # the product in it is rounded
         np.testing.assert_allclose(
-            [float(v) for v in found], np.ravel(want), rtol=3e-15, atol=atol, err_msg=f"{args}"
+            [float(v) for v in found], np.ravel(want), rtol=3e-15, err_msg=f"{args}"
         )
+
+
+FAR = [(a, b) for a in (1e17, -1e300, 12345.678, -1.0, 6.0, -9.0, 10.0, 5e-324, 0.0)
+       for b in (0.1, -3.0, 2.5, 4.0, -1e-3, 7e-310, 1e301)]  # fmt: skip
+REMAINDERS: dict[str, Callable[..., Any]] = {
+    "%": lambda x, y: x % y,
+    "//": lambda x, y: x // y,
+    "divmod": lambda x, y: divmod(x, y),
+    "math.fmod": lambda x, y: math.fmod(x, y),
+    "math.remainder": lambda x, y: math.remainder(x, y),
+    "np.fmod": lambda x, y: np.fmod(x, y),
+    "np.mod": lambda x, y: np.mod(x, y),
+    "np.floor_divide": lambda x, y: np.floor_divide(x, y),
+}
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize("name", REMAINDERS)
+def test_remainders_are_exact_however_large_the_quotient(name: str, mode: str) -> None:
+    f = REMAINDERS[name]
+    for x, y in FAR:
+        with modes.using(mode=mode), np.errstate(all="ignore"):
+            found = jit(f)(np.float64(x), np.float64(y))
+            want = f(x, y)
+        assert np.all(np.equal(found, want)), (x, y, found, want)
+
+
+@pytest.mark.parametrize("name", ["%", "np.fmod", "//"])
+def test_remainders_of_integers_are_integers(name: str) -> None:
+    f = REMAINDERS[name]
+    x, y = np.array([7, -7, 7, -7, 2**31 - 1], np.int32), np.array([3, 3, -3, -3, 2], np.int32)
+    found = jit(f)(x, y)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, f(x, y))
+
+
+@pytest.mark.parametrize("args", [(7.3, 2.0), (-7.3, 2.0), (7.3, -2.0), (-7.3, -2.0), (8.4, 2.5)])
+@pytest.mark.parametrize("name", [n for n in REMAINDERS if n != "divmod"])
+def test_slopes_of_remainders(name: str, args: tuple[float, float]) -> None:
+    f, h = REMAINDERS[name], 1e-6
+    x, y = args
+    slopes = [(f(x + h, y) - f(x - h, y)) / (2 * h), (f(x, y + h) - f(x, y - h)) / (2 * h)]
+    np.testing.assert_allclose(grad(f, (0, 1))(x, y), slopes, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import linecache
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cloud import interpreter
-from cloud.parse import UnsupportedSyntax
+from cloud import interpreter, jit, modes, ops
+from cloud.parse import UnsupportedSyntax, nearest
+from cloud.parse.errors import written_out
 from cloud.transform import Traced
 from ir.graph import Constant, Graph, Value
 
@@ -300,3 +302,49 @@ def test_recursion_without_an_end_is_refused() -> None:
 
     with pytest.raises(UnsupportedSyntax, match="f calls itself in every branch"):
         Traced.of(f, (2.5,), {})
+
+
+NEAREST = {
+    "np.median(x)": "cloud.ops.topk",
+    "np.nanmean(x)": "np.isnan",
+    "np.fft.fft(x)": "np.fft.fft(np.eye(n)).real",
+    "np.nancumsum(x)": "np.cumsum",
+    "np.linalg.inv(x)": "known matrix",
+}
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize("call", NEAREST)
+def test_a_function_without_a_rule_is_named_with_the_nearest_way(call: str, mode: str) -> None:
+    f = function(f"return {call}", f"nearest {call}")
+    with modes.using(mode=mode), pytest.raises(UnsupportedSyntax) as caught:
+        jit(f)(np.ones((2, 2)))
+    assert f"numpy.{call[3:-3]} does not take values" in caught.value.what
+    assert NEAREST[call] in caught.value.hint
+
+
+def test_the_nearest_ways_are_there() -> None:
+    for hint in nearest._INSTEAD.values():
+        for name in re.findall(r"cloud\.ops\.(\w+)", hint):
+            assert hasattr(ops, name)
+
+
+def test_two_files_of_one_name_keep_their_own_places() -> None:
+    made = []
+    for folder, count in (("a", 3), ("b", 9)):
+        text = f"def f(x):\n    return sum([np.sin(x * i) for i in range({count})])  # {folder}\n"
+        name = f"<{folder}>/one.py"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        scope: dict[str, Any] = {"np": np}
+        exec(compile(text, name, "exec"), scope)
+        made.append(scope["f"])
+    traced = Traced.of(lambda x: made[0](x) + made[1](x), (np.float32(1),), {})
+    nodes = Graph(tuple(traced.values), (traced.result,)).nodes
+    refusal = written_out(nodes, 5)
+    assert refusal is not None
+    assert refusal.place.filename == "<b>/one.py"
+    assert refusal.place.text.endswith("# b")
+    alone = [n for n in nodes if getattr(n.source, "place", refusal.place).filename != "<b>/one.py"]
+    other = written_out(alone, 5)
+    assert other is not None
+    assert other.place.filename == "<a>/one.py"

@@ -14,6 +14,7 @@ const ARRAYS = {
   float16: Uint16Array,
   int8: Int8Array,
   uint8: Uint8Array,
+  int16: Int16Array,
   int32: Int32Array,
   int64: BigInt64Array,
   bool: Uint8Array,

@@ -13,7 +13,7 @@ public final class Labels {
   public static final byte[] AGREE = label("fl-sa/1 agree");
   public static final byte[] CERTIFICATE = label("fl-sa/1 certificate");
   public static final byte[] REVOCATION = label("fl-sa/1 revocation");
-  public static final byte[] ENROL = label("fl-sa/1 enrol");
+  public static final byte[] ENROL = label("fl-sa/1 enrolment");
   public static final byte[] REQUEST = label("fl-sa/1 request");
 
   // The info of HKDF.
@@ -25,6 +25,7 @@ public final class Labels {
   static final byte[] VECTOR_NAME = label("update");
 
   // Hashes.
+  public static final byte[] TOKEN = label("fl-sa/1 token");
   public static final byte[] COMMITMENT = label("fl-sa/1 commitment");
   public static final byte[] SHARE_DIGEST = label("fl-sa/1 share digest");
   public static final byte[] SHARED_SET = label("fl-sa/1 U2");

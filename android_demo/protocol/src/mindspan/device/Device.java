@@ -63,12 +63,24 @@ public final class Device implements AutoCloseable {
     http = new Http(server, identity, PATIENCE);
   }
 
-  /** Gets a certificate for the identity; the same one again while it is valid. */
-  public void enrol(String token, String population)
+  /** The 32 bytes of the identity's key, which an attestation of the platform's must be bound to. */
+  public byte[] publicKey() {
+    return identity.publicKey();
+  }
+
+  /**
+   * Gets a certificate for the identity; the same one again while it is valid.
+   *
+   * @param attestation at most 16384 bytes for the operator's hook, empty where it wants none
+   */
+  public void enrol(String token, String population, byte[] attestation)
       throws IOException, InterruptedException, Malformed, Refused {
-    byte[] evidence = token.getBytes(StandardCharsets.UTF_8);
-    Writer out = new Writer().put(identity.publicKey()).text(population).sized(evidence);
-    byte[] signature = identity.sign(Labels.ENROL, out.bytes());
+    byte[] key = identity.publicKey();
+    byte[] secret = token.getBytes(StandardCharsets.UTF_8);
+    byte[] hash = Hashes.labelled(Labels.TOKEN, key, secret);
+    Writer signed = new Writer().put(key).text(population).put(hash).sized(attestation);
+    byte[] signature = identity.sign(Labels.ENROL, signed.bytes());
+    Writer out = new Writer().put(key).text(population).sized(secret).sized(attestation);
     Reader in = new Reader(http.call("POST", "/enrol", out.put(signature).bytes()), "certificate");
     Certificate certificate = Certificate.read(in);
     Context here = new Context(certificate.tenant(), population, "", 0, new byte[32]);
@@ -185,7 +197,7 @@ public final class Device implements AutoCloseable {
 
   /** The path of the session that the advert led to. */
   private String advertise(Advertised joined, Offer offer)
-      throws IOException, InterruptedException, Malformed {
+      throws IOException, InterruptedException, Malformed, Refused {
     Context context = offer.context();
     byte[] message = CheckIn.request(context.task(), context.round(), joined.message());
     while (true) {
@@ -193,6 +205,10 @@ public final class Device implements AutoCloseable {
       CheckIn reply = CheckIn.parse(http.call("POST", "/checkin", message));
       if (reply.kind() == CheckIn.SESSION) {
         return "/sessions/" + HexFormat.of().formatHex(reply.body());
+      }
+      if (reply.kind() == CheckIn.OFFER) {
+        // A server may take the update in another round; this device begins anew.
+        throw new Refused(Kind.StaleRound, "round " + context.round() + " has filled");
       }
       http.pause(0, asked);
     }

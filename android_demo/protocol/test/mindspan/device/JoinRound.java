@@ -35,7 +35,7 @@ public final class JoinRound {
               last[0] = drawn.clone();
               return drawn;
             })) {
-      device.enrol(arguments[3], "default");
+      device.enrol(arguments[3], "default", new byte[0]);
       boolean done = device.takePart((model, weights) -> new Update(delta, 1, 0.25, 3, 4));
       System.out.println(done + " " + HexFormat.of().formatHex(last[0]));
     }
