@@ -1,14 +1,15 @@
-"""Single layers on int8 beside float32 of the same sizes: python -m bench.int8_layers [ISA ...]
+"""Single layers on int8, or with --int16 on int16, beside float32 of the same sizes:
+python -m bench.int8_layers [--int16] [ISA ...]
 
-Ratios of float32's time to int8's for one thread and for two; below 1, int8 is slower. Each layer
-is a model of its own that runs in turns with the other type's; times are those of the kernel, of
-the fastest of many short bursts. ISA: instruction sets to keep to, as backends are named; without
-one, the processor's own.
+Ratios of float32's time to theirs for one thread and for two; below 1, integers are slower. Each
+layer is a model of its own that runs in turns with the other type's; times are those of the kernel,
+of the fastest of many short bursts. ISA: instruction sets to keep to, as backends are named;
+without one, the processor's own.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,17 +22,25 @@ from cloud import ops
 from ir.dtype import DType
 from ir.graph import Array, Constant, Graph, Model, Value, Weight
 from ir.model_file import write
-from ir.quantization import add_attrs, quantize_multiplier
+from ir.quantization import (
+    ADD_LEFT_SHIFT,
+    ADD_LEFT_SHIFT_16,
+    HIGHEST_16,
+    LOWEST_16,
+    add_attrs,
+    quantize_multiplier,
+)
 
 ROUNDS, BURST_US, THREADS = 200, 50.0, (1, 2)
-SCALE = 0.05  # of every int8 value
+SCALE = 0.05  # of every stored value
+BOUNDS_16 = {"low": LOWEST_16, "high": HIGHEST_16}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of both types: `make(values, int8)` gives its result."""
+    """A layer of any type: `make(values)` gives its result."""
 
-    make: Callable[[tuple[Value, ...], bool], Value]
+    make: Callable[[tuple[Value, ...]], Value]
     shapes: tuple[tuple[int, ...], ...]
 
 
@@ -41,17 +50,18 @@ def conv(name: str, w_shape: tuple[int, ...], k: int, **attrs: Any) -> Callable[
     w, depth = rng.standard_normal(w_shape).clip(-2.5, 2.5), np.prod(w_shape) / k
     multiplier, shift = quantize_multiplier(0.01 / np.sqrt(depth))
 
-    def make(x: tuple[Value, ...], int8: bool) -> Value:
-        if not int8:
+    def make(x: tuple[Value, ...]) -> Value:
+        if x[0].dtype is DType.f32:
             f32 = Weight(w.astype(np.float32), name="w", trainable=False)
             bias = Constant(np.zeros(k, np.float32))
             y = getattr(ops, name)(x[0], f32, bias, activation="relu6", **attrs)
             return y  # type: ignore[no-any-return]
         i8 = Weight(np.round(w * 127 / 2.5).astype(np.int8), name="w", trainable=False)
-        numbers = (np.full(k, n, np.int32) for n in (7, multiplier, shift))
-        quantized = getattr(ops, f"quantized_{name}")
-        y = quantized(x[0], i8, *map(Constant, numbers), y_zero=-128, x_zero=-128, **attrs)
-        return y  # type: ignore[no-any-return]
+        wide = x[0].dtype is DType.i16
+        bias = Constant(np.full(k, 7, np.int64 if wide else np.int32))
+        ends = (Constant(np.full(k, n, np.int32)) for n in (multiplier, shift))
+        stored = BOUNDS_16 if wide else {"x_zero": -128, "y_zero": -128}
+        return getattr(ops, f"quantized_{name}")(x[0], i8, bias, *ends, **stored, **attrs)  # type: ignore[no-any-return]
 
     return make
 
@@ -65,31 +75,40 @@ def image(op: str, size: int, c: int, k: int, r: int, stride: int = 1) -> Layer:
 
 def binary(name: str, *shapes: tuple[int, ...]) -> Layer:
     multiplier, shift = quantize_multiplier(SCALE * 0.7)
-    attrs = {"mul": {"multiplier": multiplier, "shift": shift}}
-    attrs["add"] = add_attrs(SCALE, SCALE * 0.7134, SCALE * 1.3171)
 
-    def make(x: tuple[Value, ...], int8: bool) -> Value:
-        op, given = (f"quantized_{name}", attrs[name]) if int8 else (name, {})
-        return getattr(ops, op)(*x, **given)  # type: ignore[no-any-return]
+    def make(x: tuple[Value, ...]) -> Value:
+        if x[0].dtype is DType.f32:
+            return getattr(ops, name)(*x)  # type: ignore[no-any-return]
+        wide = x[0].dtype is DType.i16
+        left = ADD_LEFT_SHIFT_16 if wide else ADD_LEFT_SHIFT
+        attrs = {"mul": {"multiplier": multiplier, "shift": shift}}
+        attrs["add"] = add_attrs(SCALE, SCALE * 0.7134, SCALE * 1.3171, left)
+        return getattr(ops, f"quantized_{name}")(*x, **attrs[name], **(BOUNDS_16 if wide else {}))  # type: ignore[no-any-return]
 
     return Layer(make, shapes)
 
 
-def mean(x: tuple[Value, ...], int8: bool) -> Value:
-    if not int8:
+def mean(x: tuple[Value, ...]) -> Value:
+    if x[0].dtype is DType.f32:
         return ops.reduce_mean(x[0], axes=(1, 2))  # type: ignore[no-any-return]
     multiplier, shift = quantize_multiplier(1 / 49)
-    return ops.quantized_mean(x[0], multiplier=multiplier, shift=shift)  # type: ignore[no-any-return]
+    bounds = BOUNDS_16 if x[0].dtype is DType.i16 else {}
+    return ops.quantized_mean(x[0], multiplier=multiplier, shift=shift, **bounds)  # type: ignore[no-any-return]
 
 
-def pooled(name: str, x: tuple[Value, ...], int8: bool) -> Value:
-    op = f"quantized_{name}" if int8 and name == "avg_pool2d" else name
-    return getattr(ops, op)(x[0], size=(2, 2), strides=(2, 2))  # type: ignore[no-any-return]
+def pooled(name: str, x: tuple[Value, ...]) -> Value:
+    window = {"size": (2, 2), "strides": (2, 2)}
+    if x[0].dtype is DType.f32 or name == "max_pool2d":
+        return getattr(ops, name)(x[0], **window)  # type: ignore[no-any-return]
+    bounds = BOUNDS_16 if x[0].dtype is DType.i16 else {}
+    return getattr(ops, f"quantized_{name}")(x[0], **window, **bounds)  # type: ignore[no-any-return]
 
 
-def looked_up(x: tuple[Value, ...], int8: bool) -> Value:
+def looked_up(x: tuple[Value, ...]) -> Value:
+    if x[0].dtype is DType.f32:
+        return ops.hard_swish(x[0])  # type: ignore[no-any-return]
     table = Constant(np.arange(-128, 128).astype(np.int8))
-    return ops.quantized_lookup(x[0], table) if int8 else ops.hard_swish(x[0])  # type: ignore[no-any-return]
+    return ops.quantized_lookup(x[0], table)  # type: ignore[no-any-return]
 
 
 LAYERS = {
@@ -131,36 +150,42 @@ LAYERS = {
     "mean of 7 x 7 x 1280": Layer(mean, ((1, 7, 7, 1280),)),
     "max pool 2 x 2, 56 x 56 x 64": Layer(partial(pooled, "max_pool2d"), ((1, 56, 56, 64),)),
     "average pool 2 x 2, 56 x 56 x 64": Layer(partial(pooled, "avg_pool2d"), ((1, 56, 56, 64),)),
-    "hard swish, 28 x 28 x 72": Layer(looked_up, ((1, 28, 28, 72),)),
+    "hard swish, 28 x 28 x 72": Layer(looked_up, ((1, 28, 28, 72),)),  # on int8 alone
 }  # fmt: skip
 
 
-def main(isas: list[str]) -> None:
-    backends = isas or ["auto"]
-    print(f"{'':44}" + "".join(f"{b + ' us':>16}{'f32 / i8':>16}" for b in backends))
+def main() -> None:
+    p = argparse.ArgumentParser(prog="python -m bench.int8_layers", description=__doc__)
+    p.add_argument("--int16", action="store_true", help="layers on int16")
+    p.add_argument("isas", nargs="*", metavar="ISA", default=["auto"])
+    args = p.parse_args()
+    dtype = DType.i16 if args.int16 else DType.i8
+    heads = (f"{b + ' us':>16}{'f32 / ' + dtype.name:>16}" for b in args.isas)
+    print(f"{'':44}" + "".join(heads))
     for name, layer in LAYERS.items():
-        cells = [found for backend in backends for found in row(layer, backend)]
+        if dtype is DType.i16 and layer.make is looked_up:
+            continue
+        cells = [found for backend in args.isas for found in row(layer, dtype, backend)]
         print(f"{name:44}" + "".join(f"{c:>16}" for c in cells), flush=True)
 
 
-def row(layer: Layer, backend: str) -> tuple[str, str]:
-    """Microseconds of int8, and how many times longer float32 takes, by number of threads."""
-    found = [fastest(layer, backend, n) for n in THREADS]
-    times = (f"{int8:.1f}" for _, int8 in found)
-    return " / ".join(times), " / ".join(f"{f32 / int8:.2f}" for f32, int8 in found)
+def row(layer: Layer, dtype: DType, backend: str) -> tuple[str, str]:
+    """Microseconds of the type, and how many times longer float32 takes, by number of threads."""
+    found = [fastest(layer, dtype, backend, n) for n in THREADS]
+    times = (f"{stored:.1f}" for _, stored in found)
+    return " / ".join(times), " / ".join(f"{f32 / stored:.2f}" for f32, stored in found)
 
 
-def fastest(layer: Layer, backend: str, threads: int) -> list[float]:
-    """Microseconds of float32 and of int8: the fastest of many bursts in turns."""
-    runs = [_burst(layer, int8, backend, threads) for int8 in (False, True)]
+def fastest(layer: Layer, dtype: DType, backend: str, threads: int) -> list[float]:
+    """Microseconds of float32 and of the type: the fastest of many bursts in turns."""
+    runs = [_burst(layer, t, backend, threads) for t in (DType.f32, dtype)]
     times = [[run() for run in runs] for _ in range(ROUNDS)]
     return [min(t[i] for t in times) for i in range(2)]
 
 
-def _burst(layer: Layer, int8: bool, backend: str, threads: int) -> Callable[[], float]:
-    dtype = DType.i8 if int8 else DType.f32
+def _burst(layer: Layer, dtype: DType, backend: str, threads: int) -> Callable[[], float]:
     values = tuple(Value(s, dtype, name=f"x{i}") for i, s in enumerate(layer.shapes))
-    graph = Graph(values, (layer.make(values, int8),), ("y",))
+    graph = Graph(values, (layer.make(values),), ("y",))
     session = lite.load(write(Model({"infer": graph})), threads=threads, backend=backend)
     rng = np.random.default_rng(1)
     feed: dict[str, Array] = {
@@ -172,4 +197,4 @@ def _burst(layer: Layer, int8: bool, backend: str, threads: int) -> Callable[[],
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,11 +1,11 @@
-"""Size, accuracy and latency of quantized nets: python -m bench.quantization MODELS [--quick]
+"""Size, accuracy and latency of quantized nets: python -m bench.quantization MODELS [--only …]
 
 MODELS is a folder with real models and data (data/fashion-mnist, data/images, torch). FashionNet is
 trained first, if out/quantization has none. Accuracy is on 10,000 images; that of EfficientNet is
 agreement with float32 on crops of photographs, and whether photographs are named right. Latency is
 of one example on one thread, of the fastest of many calls in turns. Beside us ONNX Runtime's own
 quantizer, and LiteRT's where a Python with TensorFlow is given. Prints tables as
-docs/quantization.md has them.
+docs/quantization.md has them; of the nets named by --only, as the tables name them, alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import logging
 import subprocess
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ OURS: dict[str, dict[str, Any]] = {
 }
 CALIBRATED = ("int8, ", "int16", "samples")  # parts of names of those that see samples
 MAX_DROP = 0.005
+NETS = {"fashion": fashion, "efficientnet": efficientnet}
 Answer = Callable[[Array], Array]
 
 
@@ -68,13 +69,17 @@ def main() -> None:
     p.add_argument("models", type=Path, help="folder with the real models and data")
     p.add_argument("--out", type=Path, default=Path("out/quantization"))
     p.add_argument("--quick", action="store_true", help="fewer examples to count on")
+    p.add_argument("--nets", nargs="+", choices=NETS, default=[*NETS])
+    p.add_argument("--only", nargs="+", metavar="NAME", help="ways such as float32 int8 int16")
     p.add_argument("--litert", metavar="PYTHON", help="one with TensorFlow: LiteRT's quantizer too")
     args = p.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     args.out.mkdir(parents=True, exist_ok=True)
-    for task in (fashion(args.models, args.out), efficientnet(args.models, args.out)):
-        nets = [*ours(task, args.out), *theirs(task, args.out)]
+    for name in args.nets:
+        task = NETS[name](args.models, args.out)
+        only = args.only and {"float32", *args.only}  # what others are compared with
+        nets = [*ours(task, args.out, only), *theirs(task, args.out, only)]
         named = photographs(args.models) if task.label is None else None
         most = 500 if args.quick else None
         print("\n".join(table(task, nets, most, named)), flush=True)
@@ -82,13 +87,15 @@ def main() -> None:
             print("\n".join(litert(args.litert, task, args.out, most)), flush=True)
 
 
-def ours(task: Task, out: Path) -> Iterator[Net]:
+def ours(task: Task, out: Path, only: Collection[str] | None) -> Iterator[Net]:
     given = {"calibration": task.calibration, "check_data": _checked(task)}
     for name, options in OURS.items():
+        if only and name not in only:
+            continue
         sees = name == "int8" or any(part in name for part in CALIBRATED)
         data = given if sees else {"check_data": given["check_data"]}
         yield _converted(name, task, out, {**data, **options})
-    if task.label is not None:
+    if task.label is not None and not only:
         drop = {**given, **INT8, "max_drop": MAX_DROP}
         yield _converted(f"int8, --max-drop {MAX_DROP}", task, out, drop)
 
@@ -108,12 +115,19 @@ def _converted(name: str, task: Task, out: Path, options: dict[str, Any]) -> Net
     return Net(f"ours, {name}", target.stat().st_size, session.run, kept)
 
 
-def theirs(task: Task, out: Path) -> Iterator[Net]:
-    """ONNX Runtime: float32, its static quantizer by two methods, and its dynamic one."""
+def theirs(task: Task, out: Path, only: Collection[str] | None) -> Iterator[Net]:
+    """ONNX Runtime: float32, and its static quantizer in 8 bits by two methods and in 16."""
+    kinds = ort_quantization.QuantType
     yield _onnx("float32", task.onnx)
     ready = out / "ready.onnx"
     ort_quantization.quant_pre_process(str(task.onnx), str(ready))
-    for name, method in (("min-max", "MinMax"), ("percentile", "Percentile")):
+    for name, method, kind in (
+        ("int8, min-max", "MinMax", kinds.QInt8),
+        ("int8, percentile", "Percentile", kinds.QInt8),
+        ("int16, min-max", "MinMax", kinds.QInt16),
+    ):
+        if only and name not in only:
+            continue
         target = out / f"{task.name} ort {name}.onnx"
         ort_quantization.quantize_static(
             str(ready),
@@ -121,11 +135,13 @@ def theirs(task: Task, out: Path) -> Iterator[Net]:
             _Reader(task.calibration["x"]),
             quant_format=ort_quantization.QuantFormat.QDQ,
             per_channel=True,
-            activation_type=ort_quantization.QuantType.QInt8,
-            weight_type=ort_quantization.QuantType.QInt8,
+            activation_type=kind,
+            weight_type=kinds.QInt8,
             calibrate_method=getattr(ort_quantization.CalibrationMethod, method),
+            # ONNX itself has no quantizers of 16 bits before opset 21.
+            extra_options={"UseQDQContribOps": kind is kinds.QInt16},
         )
-        yield _onnx(f"int8, {name}", target)
+        yield _onnx(name, target)
 
 
 class _Reader(ort_quantization.CalibrationDataReader):  # type: ignore[misc]

@@ -13,6 +13,7 @@ from cloud import interpreter
 from converter.child import in_a_child, reason
 from converter.errors import ConvertError
 from converter.items import Shapes
+from converter.onnx.ends import of_sequences, own_inputs, with_sequences
 from converter.onnx.reader import import_onnx, parse
 from converter.report import Agreement
 from ir.dtype import DType
@@ -20,7 +21,7 @@ from ir.graph import Array, Graph, Model, Value, Weight, shape_text
 from ir.symbol import evaluate, symbols
 
 Arrays = Mapping[str, Array]
-Reference = Callable[[Arrays], list[Array]]
+Reference = Callable[[Mapping[str, Any]], list[Any]]
 FREE_BATCH = 2  # what free dimensions are for random inputs: first axes
 FREE_SIZES = (64, 512, 1024, 16384)  # and others: the first that does
 MOST = 2**28  # elements of a value that is computed for a check
@@ -65,6 +66,13 @@ def sample_inputs(
     return [
         {v.name or "": _random(v, sizes, rng, below) for v in graph.inputs} for _ in range(count)
     ]
+
+
+def origin(calibration: Arrays | None, data: Arrays | None) -> str:
+    """What inputs are, in a report."""
+    if not (data or calibration):
+        return "random inputs"
+    return f"inputs of the {'check' if data else 'calibration'} data"
 
 
 def _example(v: Value, array: Array, i: int, size: int) -> Array:
@@ -118,11 +126,15 @@ def run_file(data: bytes, graph: Graph, inputs: Sequence[Arrays]) -> list[list[A
 
 
 def onnx_answers(
-    source: Any, graph: Graph, shapes: Shapes, inputs: Sequence[Arrays], most_s: int
+    source: Any,
+    graph: Graph,
+    shapes: Shapes,
+    outputs: Sequence[str],
+    inputs: Sequence[Arrays],
+    most_s: int,
 ) -> tuple[str, list[list[Array]]]:
     """What ran the source model, ONNX Runtime where it is installed, else onnx's own reference, and
     its answers to the inputs. Raises ConvertError where it does not run, or not in `most_s`."""
-    wanted = list(graph.output_names)
     model = str(source) if isinstance(source, (str, Path)) else source
     try:
         import onnxruntime  # noqa: F401
@@ -133,10 +145,12 @@ def onnx_answers(
 
     def work() -> list[list[Array]]:
         try:
+            proto = parse(model).graph
+            given, wanted = own_inputs(proto), list(outputs) or [o.name for o in proto.output]
             run = make(model, wanted, shapes)
         except Exception as e:  # whatever the two think of the model; their types are not public
             raise ConvertError(f"the source model does not load: {reason(e)}") from None
-        return [[np.asarray(a) for a in run(x)] for x in inputs]
+        return [of_sequences(graph, wanted, run(with_sequences(given, x))) for x in inputs]
 
     return name, in_a_child(name, work, most_s)
 

@@ -164,7 +164,8 @@ def _parser() -> argparse.ArgumentParser:
         type=flags.shape,
         default=[],
         metavar="NAME=SIZES",
-        help="shape of an input: image=1,3,224,224; a name is a free size: image=batch,3,224,224",
+        help="shape of an input: image=1,3,224,224; a name is a free size: image=batch,3,224,224; "
+        "of a sequence's elements: s.0=4,3",
     )
     p.add_argument("--output", nargs="+", default=[], metavar="NAME", help="cut the graph there")
     _add_quantization(p.add_argument_group("quantization"))

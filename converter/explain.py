@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from cloud.compress.quantize import names_of
+from cloud.compress.quantize import Quantized, names_of
 from ir.dtype import DType
 from ir.graph import Graph, Node, Value, is_fixed
 from ir.ops import OUTPUT_AXIS
@@ -116,17 +116,13 @@ def rows(
     return found
 
 
-def reasons(
-    graph: Graph, stored: Container[Value], kept: Container[Node], keep_float: Sequence[str]
-) -> dict[str, str]:
+def reasons(made: Quantized, kept: Container[Node], keep_float: Sequence[str]) -> dict[str, str]:
     """Why each node of the float graph is int8 or not, by its source."""
-    return {n.source: _reason(n, stored, kept, keep_float) for n in graph.nodes if n.source}
+    return {n.source: _reason(n, made, kept, keep_float) for n in made.source.nodes if n.source}
 
 
-def _reason(
-    node: Node, stored: Container[Value], kept: Container[Node], keep_float: Sequence[str]
-) -> str:
-    layer = node.op.name in OUTPUT_AXIS
+def _reason(node: Node, made: Quantized, kept: Container[Node], keep_float: Sequence[str]) -> str:
+    layer, stored = node.op.name in OUTPUT_AXIS, made.stored
     if node.results[0] in stored:
         return "its weights are fixed" if layer else "what it reads is stored in integers"
     pattern = next((p for n in names_of(node) for p in keep_float if fnmatchcase(n, p)), None)
@@ -134,6 +130,8 @@ def _reason(
         return f"stays float: --keep-float {pattern}"
     if node in kept:
         return "stays float: --max-drop wants it"
+    if node in made.unfit:
+        return f"stays float: {made.unfit[node]}"
     if layer and not is_fixed(*node.present_inputs[1:]):
         trains = any(getattr(v, "trainable", False) for v in node.present_inputs[1:])
         return f"stays float: its weights {'train' if trains else 'are computed'}"

@@ -65,10 +65,9 @@ class WithConfig(argparse.ArgumentParser):
 
 def shape(text: str) -> tuple[str, list[int | str]]:
     name, _, sizes = text.partition("=")
-    parts = [s.strip() for s in sizes.split(",")]
-    if not name or not all(
-        (p.isdecimal() and len(p) < 12 and int(p) > 0) or p.isidentifier() for p in parts
-    ):
+    parts = [s.strip() for s in sizes.split(",")] if sizes else []
+    fits = [(p.isdecimal() and len(p) < 12 and int(p) > 0) or p.isidentifier() for p in parts]
+    if not name or "=" not in text or not all(fits):
         raise argparse.ArgumentTypeError(f"{text!r}: want NAME=SIZES such as x=batch,3,224,224")
     return name, [int(p) if p.isdecimal() else p for p in parts]
 
@@ -109,7 +108,8 @@ def positive(text: str) -> int:
 def target(text: str) -> str:
     if text not in TARGETS:
         raise argparse.ArgumentTypeError(
-            f"{text!r}: the runtime has no kernels for that, want {', '.join(TARGETS)}"
+            f"{text!r}: the runtime has no kernels for that, want {', '.join(TARGETS)}; "
+            "the file to write is -o or --to"
         )
     return text
 

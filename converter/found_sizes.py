@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class FoundSizes:
         self.names.add(name)
         return name
 
-    def tied(self, item: Value, made: Sequence[Node]) -> Value:
+    def tied(self, item: Value, made: Collection[Node]) -> Value:
         """The value, behind the nodes that bind sizes which the nodes `made` for it speak of, where
         nothing else leads back to these."""
         if not self.bound:

@@ -63,23 +63,29 @@ class Arranger:
             return np.ascontiguousarray(change(item))
         return change(as_value(item))
 
-    def name_nodes(self, item: Any, source: str) -> Any:
-        """Say of all that was made for `item`, and was not there before, where it comes from.
+    def name_nodes(self, items: Sequence[Any], source: str) -> list[Any]:
+        """Say of all that was made for `items`, and was not there before, where it comes from.
 
-        The item, tied to the nodes that bind sizes which it speaks of.
+        The items, each tied to the nodes that bind sizes which it speaks of.
         """
+        new: set[Node] = set()
+        out = [self._named_item(item, source, new) for item in items]
+        self._named |= new
+        return out
+
+    def _named_item(self, item: Any, source: str, new: set[Node]) -> Any:
         if isinstance(item, Items):
-            each = (self.name_nodes(i, source) for i in item)
-            return Items(each, item.base, self.name_nodes(item.rows, source))
-        made: list[Node] = []
+            each = [self._named_item(i, source, new) for i in item]
+            return Items(each, item.base, self._named_item(item.rows, source, new))
+        made: set[Node] = set()
         stack = [item.node] if isinstance(item, Value) else []
         while stack:
             node = stack.pop()
-            if node is not None and node not in self._named:
-                self._named.add(node)
+            if node is not None and node not in self._named and node not in made:
                 node.source = source
-                made.append(node)
+                made.add(node)
                 stack += [v.node for v in node.present_inputs]
+        new |= made
         return self.found.tied(item, made) if isinstance(item, Value) else item
 
 

@@ -244,6 +244,7 @@ class _Conversion:
                 "name fewer (--trainable)"
             )
         self.report.layers, self.report.score = found.layers, found.score
+        self.report.unfit, self.report.measured_on = found.unfit, found.measured_on
         self.report.kept_float, self.whys = found.kept_float, found.whys
         return found.graph
 
@@ -266,6 +267,7 @@ class _Conversion:
         inputs, want = self.tried
         got = check.run_file(data, self.entry, inputs)
         self.report.checked_inputs = len(inputs)
+        self.report.checked_on = check.origin(self.asked.calibration, self.asked.check_data)
         self.report.agreement = self.compared(want, got)
         worst = self.report.worst
         if worst is not None and not self.report.agrees:
@@ -330,8 +332,8 @@ class _Conversion:
             run = answers(self.program, [v.name or "" for v in self.entry.inputs])
             return [run(x) for x in inputs]
         if self.report.source_kind in ("onnx", "pt2"):
-            shapes, limit = self.asked.shapes or {}, self.asked.check_seconds
-            found = check.onnx_answers(self.source, self.entry, shapes, inputs, limit)
+            ends, limit = (self.asked.shapes or {}, self.asked.outputs), self.asked.check_seconds
+            found = check.onnx_answers(self.source, self.entry, *ends, inputs, limit)
             self.report.reference, theirs = found
             return theirs
         if self.report.source_kind == "tflite":

@@ -49,11 +49,13 @@ class Quantization:
 @dataclass
 class Found:
     """The smaller graph and what is said of it. `layers`: rows of source, op, sqnr_db and added;
-    `score` has metric, float, quantized, max_drop and tried."""
+    `score` has metric, float, quantized, max_drop, tried and on."""
 
     graph: Graph
     layers: list[dict[str, Any]]
+    measured_on: str  # the rows that `layers` tell of
     whys: dict[str, str] = field(default_factory=dict)  # by source: why it is smaller or not
+    unfit: dict[str, str] = field(default_factory=dict)  # what integers cannot do, and why
     kept_float: list[str] = field(default_factory=list)
     score: dict[str, Any] = field(default_factory=dict)
 
@@ -70,7 +72,7 @@ def parsed(quantize: str, **flags: Any) -> Quantization:
             f"quantize is {quantize!r}, want one of {', '.join(KINDS)}, the last two with :group=N"
         )
     try:
-        method_from_text(flags.get("calibrate", "min-max"))
+        method_from_text(flags.get("calibrate", "min-max"), kind == "int16")
         group = int(settings.get("group", STORED.get(kind, (0, 0))[1]))
         if kind in STORED:
             Scheme(STORED[kind][0], group)
@@ -94,16 +96,20 @@ def quantized(
     calibration: Mapping[str, Array] | None,
     check_data: Mapping[str, Array] | None,
 ) -> Found:
-    """The graph as `asked` says, with the noise of every changed layer.
+    """The graph as `asked` says, with the noise of every changed layer: on the check data where
+    there are any, for what was chosen to suit samples looks better on these.
 
     With `max_drop`, as many of the noisiest layers stay float as keep the score within it: accuracy
     on the labels of the check data, else agreement of the largest output with the float model.
     """
     samples = _samples(graph, calibration or check_data)
     build = _builder(graph, asked, samples, follows=bool(calibration))
+    if calibration and asked.max_drop is None and not _are_rows(graph, check_data or {}):
+        check_data = None
+    data = Measured(check_data or samples, check.origin(calibration, check_data))
     if asked.max_drop is None:
-        return _found(build(()), samples, asked)
-    return _within_drop(graph, asked, build, samples, check_data or samples)
+        return _found(build(()), data, asked)
+    return _within_drop(graph, asked, build, samples, data)
 
 
 def _builder(
@@ -128,19 +134,30 @@ def _builder(
         method=asked.calibrate,
         equalize=asked.equalize,
         correct_bias=asked.correct_bias,
+        form=INT16 if asked.kind == "int16" else INT8,
     )
-    form = INT16 if asked.kind == "int16" else INT8
-    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep, form=form)
+    return lambda keep: known.quantized(keep_float=asked.keep_float, keep=keep)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What figures are of, and where it comes from."""
+
+    arrays: Mapping[str, Array]
+    origin: str
 
 
 def _found(
-    made: Quantized, samples: Mapping[str, Array], asked: Quantization, kept: Container[Node] = ()
+    made: Quantized, data: Measured, asked: Quantization, kept: Container[Node] = ()
 ) -> Found:
-    from cloud.compress.noise import layer_noise
+    from cloud.compress.noise import EXAMPLES, layer_noise
     from converter.explain import reasons
 
-    whys = reasons(made.source, made.stored, kept, asked.keep_float)
-    return Found(made.graph, _rows(layer_noise(made, samples)), whys)
+    whys = reasons(made, kept, asked.keep_float)
+    unfit = {n.source or n.op.name: why for n, why in made.unfit.items()}
+    count = min(EXAMPLES, min((len(a) for a in data.arrays.values()), default=0))
+    measured_on = f"{count} {data.origin}"
+    return Found(made.graph, _rows(layer_noise(made, data.arrays)), measured_on, whys, unfit)
 
 
 def _within_drop(
@@ -148,25 +165,26 @@ def _within_drop(
     asked: Quantization,
     build: Build,
     samples: Mapping[str, Array],
-    data: Mapping[str, Array],
+    data: Measured,
 ) -> Found:
     from cloud.compress.search import against, keep_until, ranked_sources
 
     assert asked.max_drop is not None
-    check.check_data(graph, data, "check data")
-    labels = next((np.asarray(data[k]) for k in LABELS if k in data), None)
-    score, own = against(labels, graph, data)
+    check.check_data(graph, data.arrays, "check data")
+    labels = next((np.asarray(data.arrays[k]) for k in LABELS if k in data.arrays), None)
+    score, own = against(labels, graph, data.arrays)
     kept = keep_until(build, score, own - asked.max_drop, samples)
     if kept is None:
         raise ConvertError(
             f"max_drop {asked.max_drop:g}: not reached with every layer that quantizing changes in "
             "float32; want other data to calibrate and check with"
         )
-    found = _found(kept.quantized, samples, asked, kept.nodes)
+    found = _found(kept.quantized, data, asked, kept.nodes)
     found.kept_float = ranked_sources(kept.nodes)
     found.score = {
         "metric": "agreement" if labels is None else "accuracy",
         "float": own, "quantized": kept.score, "max_drop": asked.max_drop, "tried": kept.tried,
+        "on": data.origin,
     }  # fmt: skip
     return found
 
@@ -178,6 +196,15 @@ def _samples(graph: Graph, data: Mapping[str, Array] | None) -> dict[str, Array]
         return dict(data)
     parts = check.sample_inputs(graph, EXAMPLES)
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+
+def _are_rows(graph: Graph, data: Mapping[str, Array]) -> bool:
+    """Whether data are examples along first axes, as samples are, and not whole inputs."""
+    given = [(v, data.get(v.name or "")) for v in graph.inputs]
+    return (
+        all(a is not None and a.ndim == v.rank for v, a in given)
+        and len({len(a) for _, a in given if a is not None}) == 1
+    )
 
 
 def _rows(noise: Sequence[Any]) -> list[dict[str, Any]]:

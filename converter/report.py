@@ -51,8 +51,10 @@ class Report:
     int8_nodes: int = 0
     # of every node that quantizing changed: source, op, sqnr_db, added
     layers: list[dict[str, Any]] = field(default_factory=list)
+    measured_on: str = ""  # the examples that `layers` tell of
+    unfit: dict[str, str] = field(default_factory=dict)  # nodes that integers cannot do, and why
     kept_float: list[str] = field(default_factory=list)  # nodes, for the sake of `score`
-    # with max_drop: metric, float, quantized, max_drop, tried
+    # with max_drop: metric, float, quantized, max_drop, tried, on
     score: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
     trainable: list[str] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Report:
     memory: dict[str, str] = field(default_factory=dict)  # of entries, as the metadata promise it
     train_memory: str = ""  # what trains within the memory that was given
     checked_inputs: int = 0
+    checked_on: str = ""  # where those inputs are from
     reference: str = ""  # whose answers the source's are
     fixed: str = ""  # free sizes of the source that can be but one number, as "batch = 1"
     tolerance: float = 0.0
@@ -114,8 +117,8 @@ class Report:
         return lines_text(lines)
 
     def _agreement_line(self, a: Agreement) -> str:
-        text = f"agreement of {a.output} on {self.checked_inputs} inputs: largest difference "
-        text += f"{a.max_difference:.3g}, relative {a.relative:.3g}"
+        text = f"agreement of {a.output} on {self.checked_inputs} {self.checked_on}: "
+        text += f"largest difference {a.max_difference:.3g}, relative {a.relative:.3g}"
         if self.noisy:
             text += f", root mean square {a.rms:.3g} ({decibels(a.rms)})"
         text += f" (tolerance {self.tolerance:g}), against {self.reference}"
@@ -133,13 +136,15 @@ class Report:
         if s := self.score:
             kept = ", ".join(self.kept_float) or "nothing"
             lines.append(
-                f"{s['metric']}: {s['float']:.4f} in float32, {s['quantized']:.4f} quantized "
-                f"(at most {s['max_drop']:g} less was wanted; {s['tried']} tried); "
-                f"stays float32: {kept}"
+                f"{s['metric']} on {s['on']}: {s['float']:.4f} in float32, "
+                f"{s['quantized']:.4f} quantized (at most {s['max_drop']:g} less was wanted; "
+                f"{s['tried']} tried); stays float32: {kept}"
             )
+        lines += [f"stays float32: {node}: {why}" for node, why in self.unfit.items()]
         worst = sorted(self.layers, key=lambda row: row["sqnr_db"])[:3]
         texts = [f"{row['source'] or row['op']} {row['sqnr_db']:.0f} dB" for row in worst]
-        lines += [f"noisiest layers: {', '.join(texts)}"] if texts else []
+        on = f"noisiest layers, on {self.measured_on}: "
+        lines += [on + ", ".join(texts)] if texts else []
         return lines + [
             f"  {row['sqnr_db']:5.1f} dB  adds {decibels(math.sqrt(row['added'])):>6}  "
             f"{row['op']:<20} {row['source']}"

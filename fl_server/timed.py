@@ -22,7 +22,6 @@ from fl_server.access.clients import Caller
 from fl_server.device.trainer import Measures, Trainer
 from fl_server.errors import FlError, RoundFailed, SettingsError, StaleRound
 from fl_server.rounds import record
-from fl_server.secagg import labels
 from fl_server.secagg.client import Member, join
 from fl_server.secagg.encode import Floats, Update
 from fl_server.secagg.keys import Identity, RandomBytes
@@ -304,9 +303,8 @@ class _Device:
 
     def _enrol(self) -> tuple[Member, Caller]:
         service, identity = self._world.service, Identity(self._random(32))
-        unsigned = wire.Enrol(identity.public, "default", service.enrol_token.encode(), bytes(64))
-        signature = identity.sign(labels.ENROL, unsigned.signed)
-        enrolled = service.clients.enrol(wire.Enrol.from_bytes(unsigned.signed + signature))
+        request = wire.Enrol.of(identity, "default", service.enrol_token.encode())
+        enrolled = service.clients.enrol(request)
         assert enrolled is not None, "the authority is the server's own"
         member = Member(identity, enrolled.certificate, enrolled.authority)
         return member, Caller(member.id, "default", enrolled.certificate)

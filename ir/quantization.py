@@ -17,8 +17,13 @@ LOWEST_16, HIGHEST_16 = -(2**15), 2**15 - 1  # of int16
 ADD_LEFT_SHIFT = 20  # headroom that quantized_add gives its inputs
 ADD_LEFT_SHIFT_16 = 15  # those of 16 bits
 MOST_SHIFT_16 = 7  # of the multiplier of a layer on 16 bits
+MOST_BIAS_16 = 2**46  # of such a layer: its sums fit 48 bits, and with their multiplier 64
 SHIFTS = range(-31, 31)  # that a fixed-point multiplier may have
 MOST_MULTIPLIER = 2.0**30  # what the real numbers that one stands for are below
+
+
+class MultiplierError(ValueError):
+    """A multiplier that no integers stand for, or that kernels do not take."""
 
 
 def affine_scale(low: float, high: float) -> tuple[float, int]:
@@ -64,11 +69,11 @@ def quantize_bias(b: Array, x_scale: float, w_scale: Array) -> Array:
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """(multiplier, shift) with real = multiplier / 2^31 * 2^shift and 2^30 <= multiplier < 2^31.
 
-    TFLite's QuantizeMultiplier. A real below 2^-32 becomes (0, 0). Raises ValueError for a
-    negative one and for one of 2^30 and more.
+    TFLite's QuantizeMultiplier. A real below 2^-32 becomes (0, 0). Raises MultiplierError
+    for a negative one and for one of 2^30 and more.
     """
     if not 0 <= real < MOST_MULTIPLIER:
-        raise ValueError(f"multiplier {real}: want one from 0 to 2^30")
+        raise MultiplierError(f"multiplier {real}: want one from 0 to 2^30")
     fraction, shift = math.frexp(real)
     multiplier = math.floor(fraction * 2**31 + 0.5)
     if multiplier == 2**31:
@@ -160,6 +165,16 @@ def wrap32(x: Array) -> Array:
 def wide_scale(length: float) -> float:
     """The scale of activations of 16 bits whose numbers are at most `length` from 0."""
     return float(np.float32(length / HIGHEST_16)) or 1.0
+
+
+def check_wide_layer(bias: Array, shift: Array) -> None:
+    """Raises ValueError for a bias or shift that no layer on 16 bits takes: its sums would not
+    fit."""
+    far = bias[(bias > MOST_BIAS_16) | (bias < -MOST_BIAS_16)]
+    if far.size:
+        raise ValueError(f"a bias of {far[0]}: want one from -2^46 to 2^46")
+    if shift.max(initial=0) > MOST_SHIFT_16:
+        raise ValueError(f"a shift of {shift.max()}: want at most {MOST_SHIFT_16}")
 
 
 def scale_sum(x: Array, multiplier: Array | int, shift: Array | int) -> Array:

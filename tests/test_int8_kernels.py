@@ -1,9 +1,10 @@
-"""int8 kernels on calls at random: every instruction set gives the bits of the numpy reference,
-with weights packed beforehand or not, on any number of threads."""
+"""Kernels of int8 and int16 on calls at random: every instruction set gives the bits of the numpy
+reference, with weights packed beforehand or not, on any number of threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from ir.cases import encode
 from ir.dtype import DType
-from ir.op import OPS, Case, Op, Spec, case, exactly, ints
-from ir.ops.quant import int8s
-from tests.test_kernels import ARM, NATIVE, findings
+from ir.op import OPS, Case, Op, Spec, exactly, ints
+from ir.ops.quant import MAX_LEFT_SHIFT_16, int8s, int16s, stored_case
+from ir.quantization import MOST_BIAS_16, MOST_SHIFT_16
+from tests.test_kernels import ARM, NATIVE, findings, listed, runs_here
 
 CHANNELS = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48, 64, 65, 80, 96, 100, 130]
 Rng = np.random.Generator
@@ -76,7 +78,9 @@ def conv2d(rng: Rng) -> Case:
     attrs, height, width = windows(rng, r, s)
     x = int8s(int(rng.integers(1, 3)), height, width, c * groups)
     w = weights(rng, k * groups, r, s, c, axis=0)
-    return case(x, w, *finish(rng, k * groups, r * s * c), groups=groups, **attrs, **numbers(rng))
+    return stored_case(
+        x, w, *finish(rng, k * groups, r * s * c), groups=groups, **attrs, **numbers(rng)
+    )
 
 
 def depthwise(rng: Rng) -> Case:
@@ -85,13 +89,15 @@ def depthwise(rng: Rng) -> Case:
     attrs, height, width = windows(rng, r, s)
     x = int8s(int(rng.integers(1, 3)), height, width, c)
     w = weights(rng, r, s, c, axis=2)
-    return case(x, w, *finish(rng, c, r * s), **attrs, **numbers(rng))
+    return stored_case(x, w, *finish(rng, c, r * s), **attrs, **numbers(rng))
 
 
 def linear(rng: Rng) -> Case:
     rows = int(rng.choice([1, 1, 2, 3, 5, 6, 7, 8, 9, 23, 24, 25, 49, 70]))
     c, k = (int(n) for n in rng.choice(CHANNELS, 2))
-    return case(int8s(rows, c), weights(rng, k, c, axis=0), *finish(rng, k, c), **numbers(rng))
+    return stored_case(
+        int8s(rows, c), weights(rng, k, c, axis=0), *finish(rng, k, c), **numbers(rng)
+    )
 
 
 def scale(rng: Rng, name: str = "", low: int = -8, high: int = 2) -> dict[str, int]:
@@ -109,7 +115,7 @@ def add(rng: Rng) -> Case:
     attrs["left_shift"] = int(rng.choice([20, 20, 20, 0, 22]))
     n, c = int(rng.integers(1, 80)), int(rng.choice(CHANNELS))
     other = [(n, c), (c,), (n, 1), (1,)][int(rng.integers(4))]
-    return case(int8s(n, c), int8s(*other), **attrs)
+    return stored_case(int8s(n, c), int8s(*other), **attrs)
 
 
 def mul(rng: Rng) -> Case:
@@ -117,16 +123,16 @@ def mul(rng: Rng) -> Case:
     attrs |= {"a_zero": attrs.pop("x_zero"), "b_zero": int(rng.integers(-128, 128))}
     n, c = int(rng.integers(1, 80)), int(rng.choice(CHANNELS))
     other = [(n, c), (c,), (n, 1), (1,)][int(rng.integers(4))]
-    return case(int8s(n, c), int8s(*other), **attrs, **scale(rng, low=-12, high=1))
+    return stored_case(int8s(n, c), int8s(*other), **attrs, **scale(rng, low=-12, high=1))
 
 
 def mean(rng: Rng) -> Case:
     n, h, w = (int(m) for m in rng.integers(1, 9, 3))
-    return case(int8s(n, h, w, int(rng.choice(CHANNELS))), **numbers(rng), **scale(rng))
+    return stored_case(int8s(n, h, w, int(rng.choice(CHANNELS))), **numbers(rng), **scale(rng))
 
 
 def requantize(rng: Rng) -> Case:
-    return case(int8s(int(rng.integers(1, 300))), **numbers(rng), **scale(rng, high=4))
+    return stored_case(int8s(int(rng.integers(1, 300))), **numbers(rng), **scale(rng, high=4))
 
 
 def pool(rng: Rng, **more: Any) -> Case:
@@ -135,7 +141,7 @@ def pool(rng: Rng, **more: Any) -> Case:
     if "low" in more:
         del attrs["dilations"]
     x = int8s(int(rng.integers(1, 3)), height + 6, width + 6, int(rng.choice(CHANNELS)))
-    return case(x, size=size, **attrs, **more)
+    return stored_case(x, size=size, **attrs, **more)
 
 
 def average(rng: Rng) -> Case:
@@ -156,6 +162,37 @@ RANDOM: dict[str, tuple[Callable[[Rng], Case], int]] = {
 }
 
 
+LAYERS = ("quantized_conv2d", "quantized_depthwise_conv2d", "quantized_linear")
+
+
+def wide(name: str, rng: Rng) -> Case:
+    """A call as of int8, on int16: no zero points, bounds as far out, and what brings sums back
+    shifts further."""
+    made = RANDOM[name][0](rng)
+    attrs = {k: 0 if k.endswith("zero") else v for k, v in made.attrs.items()}
+    if "low" in attrs:
+        attrs |= {"low": attrs["low"] * 256, "high": attrs["high"] * 256 + 255}
+    if "left_shift" in attrs:
+        attrs["left_shift"] = min(attrs["left_shift"], MAX_LEFT_SHIFT_16)
+        attrs["y_shift"] += 5
+    if name == "quantized_mul":
+        attrs["shift"] -= 8
+    if name not in LAYERS:
+        return stored_case(*(int16s(*x.shape) for x in made.inputs if x), **attrs)
+    x, w, bias, multiplier, *shift = made.inputs
+    assert x is not None
+    assert bias is not None
+    farther = int(rng.choice([1 << 8, 1 << 15]))
+    ends = (max(-MOST_BIAS_16, bias.low * farther), min(MOST_BIAS_16, bias.high * farther))
+    far = ints(*bias.shape, low=int(ends[0]), high=int(ends[1]), dtype=DType.i64)
+    return stored_case(int16s(*x.shape), w, far, multiplier, *map(_in_reach, shift), **attrs)
+
+
+def _in_reach(shift: Spec | None) -> Spec:
+    assert shift is not None
+    return replace(shift, high=min(shift.high, MOST_SHIFT_16 + 1))
+
+
 def large(rng: Rng) -> Iterator[tuple[Op, Case]]:
     """Layers that are shared among threads."""
     for shape, w, pads in [
@@ -163,20 +200,20 @@ def large(rng: Rng) -> Iterator[tuple[Op, Case]]:
         ((1, 40, 40, 24), (96, 1, 1, 24), (0, 0, 0, 0)),
         ((3, 4, 4, 128), (200, 2, 2, 128), (0, 0, 0, 0)),
     ]:
-        layer = case(
+        layer = stored_case(
             int8s(*shape), int8s(*w), *finish(rng, w[0], w[1] * w[2] * w[3]),
             pads=pads, **numbers(rng),
         )  # fmt: skip
         yield OPS["quantized_conv2d"], layer
     for shape, stride in [((1, 50, 50, 112), 1), ((2, 60, 60, 112), 2)]:
         w = weights(rng, 3, 3, shape[3], axis=2)
-        layer = case(
+        layer = stored_case(
             int8s(*shape), w, *finish(rng, shape[3], 9),
             pads=(1, 1, 1, 1), strides=(stride, stride), **numbers(rng),
         )  # fmt: skip
         yield OPS["quantized_depthwise_conv2d"], layer
     for rows, c, k in [(4, 800, 800), (300, 96, 96)]:
-        layer = case(int8s(rows, c), int8s(k, c), *finish(rng, k, c), **numbers(rng))
+        layer = stored_case(int8s(rows, c), int8s(k, c), *finish(rng, k, c), **numbers(rng))
         yield OPS["quantized_linear"], layer
 
 
@@ -184,26 +221,35 @@ def large(rng: Rng) -> Iterator[tuple[Op, Case]]:
 def random_cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(20)
     calls = [(OPS[name], make(rng)) for name, (make, count) in RANDOM.items() for _ in range(count)]
+    calls += [(OPS[n], wide(n, rng)) for n, (_, count) in RANDOM.items() for _ in range(count // 2)]
     path = tmp_path_factory.mktemp("int8") / "random.cases"
     path.write_bytes(encode([*calls, *large(rng)]))
     return path
 
 
-def test_int8_kernels_agree_with_the_numpy_reference_on_random_calls(
+def test_integer_kernels_agree_with_the_numpy_reference_on_random_calls(
     check_kernels: Path, random_cases: Path
 ) -> None:
     found = findings(str(check_kernels), str(random_cases), "--by-operator")
     assert found.failures == ()
     for name, (_, count) in RANDOM.items():
         assert found.passed[name, "i8", "ref"] >= count
+        assert found.passed[name, "i16", "ref"] >= count // 2
+    for isa in filter(runs_here, NATIVE):
+        for name, dtype in listed(isa):
+            if dtype == "i16" and name in RANDOM:
+                assert found.passed[name, "i16", isa] >= RANDOM[name][1] // 2
 
 
 @pytest.mark.skipif("neon" in NATIVE, reason="runs natively here")
 @pytest.mark.parametrize("isa", ARM)
-def test_int8_kernels_for_arm_agree_with_the_numpy_reference_on_random_calls(
+def test_integer_kernels_for_arm_agree_with_the_numpy_reference_on_random_calls(
     isa: str, check_kernels_neon: Path, random_cases: Path
 ) -> None:
     command = ("qemu-aarch64", str(check_kernels_neon), str(random_cases), "--isa", isa)
     found = findings(*command, "--by-operator")
     assert found.failures == ()
     assert found.passed["quantized_conv2d", "i8", isa] >= RANDOM["quantized_conv2d"][1]
+    for name, dtype in listed(isa):
+        if dtype == "i16" and name in RANDOM:
+            assert found.passed[name, "i16", isa] >= RANDOM[name][1] // 2

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from tqdm import tqdm
 
-from cloud.compress.ranges import BINS, Histogram, Method, MinMax, Range
+from cloud.compress.ranges import BINS, Histogram, Method, MinMax, Range, Step, byte_step
 from cloud.train.engine import engine_for
 from ir.dtype import DType
 from ir.errors import ShapeError
@@ -20,10 +20,15 @@ BATCH_BYTES = 256 << 20  # of watched values, so that a batch of large images is
 
 
 def observe(
-    graph: Graph, samples: Samples, *, method: Method | None = None, engine: str = "lite"
+    graph: Graph,
+    samples: Samples,
+    *,
+    method: Method | None = None,
+    step: Step = byte_step,
+    engine: str = "lite",
 ) -> dict[Value, Range]:
     """The range to store each float32 input and intermediate value in, by default from its
-    smallest to its largest number.
+    smallest to its largest number. `step`: how far apart stored numbers are.
 
     Raises ShapeError where a name or the number of examples does not fit, or a value is not finite.
     """
@@ -45,7 +50,7 @@ def observe(
             if low[i] < high[i]:
                 counts[i] += np.bincount(seen[i].places(array.reshape(-1)), minlength=bins)
     return {
-        v: (h.low, h.high) if h.low == h.high else method.range(h)
+        v: (h.low, h.high) if h.low == h.high else method.range(h, step)
         for v, h in zip(values, seen, strict=True)
     }
 

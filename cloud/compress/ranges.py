@@ -1,4 +1,4 @@
-"""From the numbers that a value takes to the range that its 256 stored ones span: four methods.
+"""From the numbers that a value takes to the range that its stored ones span: four methods.
 
 All of them see one histogram of a value over all samples and choose bounds within it. Wider bounds
 cut less off and round more coarsely.
@@ -7,18 +7,25 @@ cut less off and round more coarsely.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
 
 from ir.graph import Array
-from ir.quantization import HIGHEST, LOWEST
+from ir.quantization import affine_scale
 
 Range = tuple[float, float]
+Step = Callable[[float, float], float]  # of the stored numbers between two bounds
 BINS = 2048
 SHARES = np.linspace(1.0, 0.05, 96)  # of the whole range, that are tried
 TINY = 1e-12
+
+
+def byte_step(low: float, high: float) -> float:
+    """Of int8."""
+    return affine_scale(low, high)[0]
 
 
 @dataclass(frozen=True)
@@ -49,9 +56,10 @@ class Method(ABC):
     """How a range is chosen."""
 
     needs_histogram: ClassVar[bool] = True
+    fits_16_bits: ClassVar[bool] = False
 
     @abstractmethod
-    def range(self, seen: Histogram) -> Range:
+    def range(self, seen: Histogram, step: Step = byte_step) -> Range:
         """The bounds of what is stored."""
 
     def __str__(self) -> str:
@@ -65,8 +73,9 @@ class MinMax(Method):
     """The smallest and the largest number: nothing is cut off."""
 
     needs_histogram: ClassVar[bool] = False
+    fits_16_bits: ClassVar[bool] = True
 
-    def range(self, seen: Histogram) -> Range:
+    def range(self, seen: Histogram, step: Step = byte_step) -> Range:
         return seen.low, seen.high
 
 
@@ -80,7 +89,7 @@ class Percentile(Method):
         if not 50 <= self.percentile <= 100:
             raise ValueError(f"percentile is {self.percentile:g}, want 50 to 100")
 
-    def range(self, seen: Histogram) -> Range:
+    def range(self, seen: Histogram, step: Step = byte_step) -> Range:
         outside = (1 - self.percentile / 100) / 2 * seen.counts.sum()
         edges = np.linspace(seen.low, seen.high, len(seen.counts) + 1)
         below = np.cumsum(seen.counts)
@@ -94,9 +103,14 @@ class Percentile(Method):
 class MeanSquare(Method):
     """The least mean square of what storing a number and reading it back changes."""
 
-    def range(self, seen: Histogram) -> Range:
+    fits_16_bits: ClassVar[bool] = True
+
+    def range(self, seen: Histogram, step: Step = byte_step) -> Range:
         x = seen.centers
-        errors = [float(np.dot(seen.counts, np.square(_stored(x, r) - x))) for r in seen.shares()]
+        errors = [
+            float(np.dot(seen.counts, np.square(_stored(x, r, step(*r)) - x)))
+            for r in seen.shares()
+        ]
         return seen.shares()[int(np.argmin(errors))]
 
 
@@ -107,18 +121,18 @@ class Divergence(Method):
     the bins with something in them that are read back as it. The bin with 0 in it, which is stored
     exactly however often there is one, counts as much as its neighbours."""
 
-    def range(self, seen: Histogram) -> Range:
+    def range(self, seen: Histogram, step: Step = byte_step) -> Range:
         counts = seen.counts.astype(np.float64)
         if seen.low <= 0 <= seen.high:
             zero = int(seen.places(0.0))
             beside = [i for i in (zero - 1, zero + 1) if 0 <= i < len(counts)]
             counts[zero] = min(counts[zero], counts[beside].mean())
         seen = Histogram(seen.low, seen.high, counts)
-        found = [self._divergence(seen, r) for r in seen.shares()]
+        found = [self._divergence(seen, r, step(*r)) for r in seen.shares()]
         return seen.shares()[int(np.argmin(found))]
 
     @staticmethod
-    def _divergence(seen: Histogram, bounds: Range) -> float:
+    def _divergence(seen: Histogram, bounds: Range, step: float) -> float:
         x, counts = seen.centers, seen.counts
         inside = np.flatnonzero((x >= bounds[0]) & (x <= bounds[1]))
         if not len(inside) or not counts[inside].sum():
@@ -128,7 +142,7 @@ class Divergence(Method):
         wanted = kept.copy()
         wanted[0] += counts[:first].sum()
         wanted[-1] += counts[last + 1 :].sum()
-        level = np.round(_steps(x[first : last + 1], bounds)).astype(np.int64)
+        level = np.round(_steps(x[first : last + 1], step)).astype(np.int64)
         level -= level.min()
         filled = (wanted > 0).astype(np.float64)
         sums, places = np.bincount(level, kept), np.bincount(level, filled)
@@ -143,8 +157,9 @@ METHODS: dict[str, type[Method]] = {
 }  # fmt: skip
 
 
-def method_from_text(text: str) -> Method:
-    """The method of `name` or `name:key=value`, such as `percentile:percentile=99.9`.
+def method_from_text(text: str, wide: bool = False) -> Method:
+    """The method of `name` or `name:key=value`, such as `percentile:percentile=99.9`. `wide`: for
+    16 bits, whose steps are too fine for what is cut off to pay.
 
     Raises ValueError.
     """
@@ -154,6 +169,9 @@ def method_from_text(text: str) -> Method:
     try:
         if kind is None:
             raise ValueError(f"no such method; there are {', '.join(METHODS)}")
+        if wide and not kind.fits_16_bits:
+            fit = [n for n, k in METHODS.items() if k.fits_16_bits]
+            raise ValueError(f"cuts off what 16 bits have room for, want {' or '.join(fit)}")
         known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
         if unknown := settings.keys() - known:
             raise ValueError(f"no setting {sorted(unknown)}; has {sorted(known) or 'none'}")
@@ -162,14 +180,13 @@ def method_from_text(text: str) -> Method:
         raise ValueError(f"calibration {text!r}: {e}") from None
 
 
-def _steps(x: Array, bounds: Range) -> Array:
+def _steps(x: Array, step: float) -> Array:
     """x in units of the stored numbers."""
-    scale = (bounds[1] - bounds[0]) / (HIGHEST - LOWEST)
-    return x / scale if scale else np.zeros_like(x)
+    y: Array = x / step
+    return y
 
 
-def _stored(x: Array, bounds: Range) -> Array:
-    """x, stored as one of 256 numbers and read back."""
-    scale = (bounds[1] - bounds[0]) / (HIGHEST - LOWEST)
-    y: Array = np.clip(np.round(_steps(x, bounds)) * scale, *bounds)
+def _stored(x: Array, bounds: Range, step: float) -> Array:
+    """x, stored as one of the numbers that lie a step apart and read back."""
+    y: Array = np.clip(np.round(_steps(x, step)) * step, *bounds)
     return y

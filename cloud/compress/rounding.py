@@ -18,30 +18,58 @@ MOST_INPUTS = 4096  # of a layer whose inputs are compared with each other
 MOST_ROWS = 2048  # of a layer's inputs in a batch of samples, at random
 BLOCK = 32  # columns that are rounded before the others hear of it
 DAMPING = 0.01  # of the mean variance, on the diagonal
+CONSTANT = 1e-12  # of an input's mean square: a variance of less is the rounding of a constant
 
 
 @dataclass
 class Moments:
-    """Of a layer's inputs: how many, their sum [n] and that of their products [n, n]."""
+    """Of a layer's inputs: how many, their mean [n] and the sum of the products of what each is
+    off from it [n, n]."""
 
     count: int
-    total: Array
-    products: Array
+    mean: Array
+    scatter: Array
+
+    @classmethod
+    def none(cls, n: int) -> Moments:
+        return cls(0, np.zeros(n), np.zeros((n, n)))
 
     def add(self, rows: Array) -> None:
-        wide = rows.astype(np.float64)
-        self.count += len(rows)
-        self.total += wide.sum(0)
-        self.products += wide.T @ wide
-
-    @property
-    def mean(self) -> Array:
-        return self.total / max(self.count, 1)
+        """Merge with the moments of rows (Chan et al. 1979): where means are large beside what
+        inputs differ by, a difference of squares would leave nothing of that."""
+        wide, both = rows.astype(np.float64), self.count + len(rows)
+        if not len(rows):
+            return
+        with np.errstate(invalid="ignore"):  # of infinity; it is left out in the end
+            mean = wide.mean(0)
+            off, apart = wide - mean, mean - self.mean
+            self.scatter += off.T @ off
+            self.scatter += np.outer(apart, apart) * (self.count * len(rows) / both)
+            self.mean = self.mean + apart * (len(rows) / both)
+        self.count = both
 
     @property
     def covariance(self) -> Array:
-        mean = self.mean
-        return np.asarray(self.products / max(self.count, 1) - np.outer(mean, mean))
+        """What is believed of it: the fewer the rows, the less of how inputs go together, down to
+        their variances alone (Schaefer and Strimmer 2005)."""
+        found = self.scatter / max(self.count, 1)
+        found += np.diag(np.square(self.mean) * CONSTANT)
+        deviation = np.sqrt(np.maximum(np.diag(found), np.finfo(np.float64).tiny))
+        square = np.square(found / np.outer(deviation, deviation))
+        np.fill_diagonal(square, 0)
+        chance = len(square) * (len(square) - 1) / max(self.count - 1, 1)  # of unlike inputs
+        share = min(1.0, chance / max(square.sum(), 1e-300))
+        diagonal = np.diag(found).copy()
+        found *= 1 - share
+        np.fill_diagonal(found, diagonal)
+        return np.asarray(found)
+
+    @property
+    def sure_mean(self) -> Array:
+        """The mean where there is more to it than chance, else 0, as of a single row."""
+        chance = np.trace(self.scatter) / max(self.count - 1, 1) / max(self.count, 1)
+        sure = self.count > 1 and np.square(self.mean).sum() > 2 * chance
+        return self.mean if sure else np.zeros_like(self.mean)
 
 
 @dataclass
@@ -64,8 +92,9 @@ class Rounding:
         assert w is not None
         own = w.data.reshape(rows.shape).astype(np.float64)  # type: ignore[attr-defined]
         bias = np.zeros(len(rows)) if b is None else b.data  # type: ignore[attr-defined]
-        moved = (rows - own) @ self.moments[w].mean
-        return np.asarray(bias - moved, np.float32)
+        moved = (rows - own) @ self.moments[w].sure_mean
+        most = np.finfo(np.float32).max  # as of inputs that are almost as large
+        return np.asarray(np.clip(bias - moved, -most, most), np.float32)
 
 
 def learned(graph: Graph, samples: Samples) -> Rounding:
@@ -75,7 +104,7 @@ def learned(graph: Graph, samples: Samples) -> Rounding:
     readers, count = Counter(n.inputs[1] for n in layers), uses(graph)
     layers = [n for n in layers if readers[n.inputs[1]] == count[n.inputs[1]]]  # type: ignore[index]
     sizes = {n.inputs[1]: int(n.inputs[1].shape[-1]) for n in layers}  # type: ignore[union-attr, arg-type]
-    found = {w: Moments(0, np.zeros(n), np.zeros((n, n))) for w, n in sizes.items()}
+    found = {w: Moments.none(n) for w, n in sizes.items()}
     rng = np.random.default_rng(0)
     for seen in watch(graph, [n.inputs[0] for n in layers], samples) if layers else ():  # type: ignore[misc]
         for node, x in zip(layers, seen, strict=True):
@@ -83,7 +112,7 @@ def learned(graph: Graph, samples: Samples) -> Rounding:
             if len(rows) > MOST_ROWS:
                 rows = rows[rng.choice(len(rows), MOST_ROWS, replace=False)]
             found[node.inputs[1]].add(rows)
-    sound = {w: m for w, m in found.items() if m.count and np.isfinite(m.products).all()}
+    sound = {w: m for w, m in found.items() if m.count and np.isfinite(m.scatter).all()}
     return Rounding(sound)  # type: ignore[arg-type]
 
 
@@ -95,7 +124,7 @@ def rounded(rows: Array, covariance: Array, bits: int, group: int) -> tuple[Arra
     """
     left, n = rows.astype(np.float64), rows.shape[1]
     size = group or n
-    damped = covariance + np.eye(n) * max(DAMPING * np.trace(covariance) / n, 1e-12)
+    damped = covariance + np.eye(n) * (DAMPING * np.trace(covariance) / n or 1.0)
     factor = np.linalg.cholesky(np.linalg.inv(damped)).T
     levels, scales = np.zeros(rows.shape, np.int8), []
     for first in range(0, n, size):

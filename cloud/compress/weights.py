@@ -16,7 +16,7 @@ import numpy as np
 
 from cloud.compress.quantize import Quantized, Stored, check_patterns, names_of
 from cloud.compress.rounding import Rounding, read_back
-from ir.compression import BLOCK, compress, exact_levels
+from ir.compression import BLOCK, LARGEST_HALF, compress, exact_levels
 from ir.dtype import DType
 from ir.graph import Array, Constant, Graph, Node, Value, Weight, is_fixed
 from ir.op import OPS
@@ -157,10 +157,9 @@ class WeightStore:
         rows = v.data.reshape(int(np.prod(v.shape[:axes])), -1)
         if not np.isfinite(rows).all():
             return None  # the masks of attention
-        try:
-            found = self._exact(rows) if self.exactly else self._compressed(v, rows)
-        except ValueError:  # beyond float16
+        if self.scheme.bits == 16 and np.abs(rows).max() > LARGEST_HALF:
             return None
+        found = self._exact(rows) if self.exactly else self._compressed(v, rows)
         if found is None:
             return None
         data, scale = found

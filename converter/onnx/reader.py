@@ -22,19 +22,16 @@ from converter.items import (
     Item,
     Items,
     Shapes,
-    as_value,
-    identifier,
     narrow,
     without_nan,
 )
+from converter.onnx.ends import read_input, read_result
 from converter.onnx.functions import all_nodes, graphs_of, written_out
 from converter.onnx.rules import RULES, Names, Reader
 from converter.onnx.rules.common import READING
 from converter.onnx.unsupported import Problems, operator_of
-from ir.dtype import DType
-from ir.graph import Graph, Model, Value, Weight
-from ir.ops.shaping import cast
-from ir.symbol import symbol, symbols
+from ir.graph import Graph, Model, Weight
+from ir.symbol import symbols
 
 SMALL_TYPES = {2: "8 bits", 3: "8 bits", 10: "16 bits", 16: "16 bits"}  # by ONNX's numbers
 DOMAINS = ("", "ai.onnx")
@@ -69,26 +66,30 @@ def _read(proto: Any, shapes: Shapes, outputs: Sequence[str], fixed: Mapping[str
     problems = Problems(RULES, DOMAINS)
     opset = max((o.version for o in proto.opset_import if o.domain in DOMAINS), default=1)
     newest = onnx.defs.onnx_opset_version()
-    if (own := max((o.version for o in proto.opset_import if not o.domain), default=1)) > newest:
-        raise ConvertError(f"opset {own}: onnx {onnx.__version__} knows none beyond {newest}")
+    if (newer := max((o.version for o in proto.opset_import if not o.domain), default=1)) > newest:
+        raise ConvertError(f"opset {newer}: onnx {onnx.__version__} knows none beyond {newest}")
     reader = Reader(opset=opset, read_into=_read_into)
     env = reader.names
     env |= {"": None} | {t.name: _initializer(onnx, t) for t in graph.initializer}
-    inputs = [_input(onnx, v, shapes, fixed) for v in graph.input if v.name not in env]
-    if unknown := shapes.keys() - {v.name for v in inputs}:
+    given = {v.name: read_input(onnx, v, shapes, fixed) for v in graph.input if v.name not in env}
+    inputs = [v for values, _ in given.values() for v in values]
+    if unknown := shapes.keys() - given.keys() - {v.name for v in inputs}:
         raise ConvertError(f"no input {sorted(unknown)}; has {[v.name for v in inputs]}")
-    env |= {v.name or "": _computed(v) for v in inputs}
+    env |= {name: item for name, (_, item) in given.items()}
     reader.found.names |= {s for v in inputs for d in v.shape for s in symbols(d)}
     for i, node in nodes:
         problems.attempt(i, node, partial(_apply, reader, node, i, env))
     problems.raise_if_any()
-    types = {o.name: o.type.tensor_type.elem_type for o in graph.output}
-    results = tuple(_declared(onnx, as_value(env.find(n)), types.get(n, 0)) for n in wanted)
+    infos = {o.name: o for o in graph.output}
+    ends = [e for n in wanted for e in read_result(onnx, n, infos.get(n), env.find(n))]
+    if not ends:
+        raise ConvertError(f"output {wanted}: no elements in a sequence; want at least one")
     metadata = {"source": f"onnx opset {opset}", "producer": proto.producer_name}
     kept = {SMALL_TYPES.get(t.data_type, "") for t in graph.initializer}
     metadata[SMALL] = ", ".join(sorted(kept - {""}))
     metadata["fixed"] = ", ".join(f"{name} = {size}" for name, size in fixed.items())
-    entry = Graph(tuple(inputs), results, tuple(wanted))
+    names, results = zip(*ends, strict=True)
+    entry = Graph(tuple(inputs), results, names)
     return Model({"infer": entry}, {k: v for k, v in metadata.items() if v})
 
 
@@ -183,9 +184,9 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
         READING.reset(token)
         reader.names = outer
     results = out if isinstance(out, (tuple, list)) and not isinstance(out, Items) else (out,)
-    for name, item in zip(node.output, results, strict=False):
-        if name:
-            env[name] = reader.name_nodes(item, node.name or where)
+    named = zip(node.output, results, strict=False)
+    ends = {name: item for name, item in named if name}
+    env |= zip(ends, reader.name_nodes([*ends.values()], node.name or where), strict=True)
 
 
 def _initializer(onnx: Any, tensor: Any) -> Item:
@@ -200,49 +201,3 @@ def _initializer(onnx: Any, tensor: Any) -> Item:
     if array.dtype == np.float32 and array.size > 1:
         return Weight(array, name=tensor.name, trainable=False)
     return array
-
-
-def _input(onnx: Any, info: Any, shapes: Shapes, fixed: Mapping[str, int]) -> Value:
-    kind = info.type.tensor_type
-    ours = _dtype(onnx, kind.elem_type)
-    if ours is None:
-        raise ConvertError(f"input {info.name!r}: elements of type {kind.elem_type}")
-    if info.name in shapes:
-        dims = list(shapes[info.name])
-    else:
-        if not kind.HasField("shape"):
-            raise ConvertError(f"input {info.name!r} has no shape; give one with --input")
-        dims = [_size(d, f"{info.name}_{i}") for i, d in enumerate(kind.shape.dim)]
-    if any(isinstance(d, int) and d < 0 for d in dims):
-        raise ConvertError(f"input {info.name!r} has shape {dims}; want sizes of at least 0")
-    names = [d if isinstance(d, int) else identifier(d) for d in dims]
-    sizes = [d if isinstance(d, int) else fixed.get(d) or symbol(d) for d in names]
-    return Value(sizes, ours, name=info.name)
-
-
-def _size(dim: Any, name: str) -> int | str:
-    """A size, or what a free one is called: `name` where it has none of its own."""
-    if dim.HasField("dim_value") and dim.dim_value >= 0:
-        return int(dim.dim_value)
-    own = str(dim.dim_param)
-    return own if any(map(str.isalnum, own)) and own != "-1" else name
-
-
-def _computed(v: Value) -> Value:
-    """An input in the type that is computed in: float32 for float16 and float64."""
-    return cast(v, to=DType.f32) if v.dtype.is_float and v.dtype is not DType.f32 else v
-
-
-def _declared(onnx: Any, v: Value, kind: int) -> Value:
-    """A result in the type that the model declares for it."""
-    dtype = _dtype(onnx, kind)
-    return v if dtype in (None, v.dtype) else cast(v, to=dtype)
-
-
-def _dtype(onnx: Any, kind: int) -> DType | None:
-    """Our type of an ONNX type's number; None: there is none."""
-    try:
-        twin = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
-        return None if twin.kind == "O" else DType.of(np.zeros(0, twin))
-    except (KeyError, TypeError):
-        return None

@@ -222,6 +222,8 @@ def _tensor(t: Table, buffers: Sequence[_Buffer], place: str) -> Tensor:
     elif buffer and not count and element is not None:
         data = np.zeros(shape, element)
     scales = _scales(t.table(4), shape, element, place)
+    if scales is not None and element == np.uint16:
+        problem = "uint16 with a scale"
     is_variable = t.scalar(5, "bool", False)
     return Tensor(name, shape, signature, element, scales, data, is_variable, buffer, problem)
 

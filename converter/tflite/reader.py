@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError, UnsupportedError
-from converter.items import RULE_ERRORS, SMALL, Item, Shapes, as_value, identifier, narrow
+from converter.items import RULE_ERRORS, SMALL, Item, Shapes, identifier, narrow
 from converter.tflite.file import Operator, Signature, Subgraph, Tensor, TfliteFile, parse_tflite
 from converter.tflite.rules import MOVES, PLAIN, RULES, STORED, Call, Reader
 from converter.tflite.rules.common import (
     UNSIGNED,
     as_int8,
+    as_value,
     dequantized,
     is_scaled,
     is_stored,
     is_wide,
     no_nan,
+    plain,
     real,
     stored,
 )
@@ -221,6 +223,8 @@ def _reached(file: TfliteFile, starts: Sequence[int]) -> set[int]:
 def _input(t: Tensor, name: str, asked: Sequence[int | str] | None, free: bool) -> Value:
     if t.element is None:
         raise ConvertError(f"input {name!r}: {t.problem or 'a variable'}, want numbers")
+    if t.problem:
+        raise ConvertError(f"input {name!r}: {t.problem}, which is not supported")
     dims: Sequence[int | str] = asked or [
         n if s != -1 or not free else _free_name(name, i)
         for i, (s, n) in enumerate(zip(t.signature, t.shape, strict=True))
@@ -314,7 +318,7 @@ class FileReader(Reader):
             return self._floats(no_nan(narrow(t.data), t), t)
         if is_stored(t):
             return as_int8(t.data)
-        return t.data
+        return t.data if is_wide(t) else plain(t.data)
 
     def _floats(self, array: Array, t: Tensor) -> Item:
         """A weight where it has more than one element, the same one for the same bytes."""
@@ -334,9 +338,8 @@ class FileReader(Reader):
         except RULE_ERRORS as e:
             reason = " ".join(str(e).split())
             raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e
-        for t, item in zip(op.outputs, results, strict=False):
-            env[t] = item
-            self.name_nodes(item, source or where)
+        ends = dict(zip(op.outputs, results, strict=False))
+        env |= zip(ends, self.name_nodes([*ends.values()], source or where), strict=True)
 
 
 def apply_rule(reader: Reader, call: Call, items: list[Any]) -> list[Any]:

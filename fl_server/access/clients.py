@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, true, update
 
 from fl_server import messages as wire
 from fl_server.access.tokens import Actor, Tokens
@@ -26,6 +26,12 @@ _HEADER = re.compile(rf"{wire.SCHEME} ([0-9]{{1,10}}) ([0-9]{{1,19}}) ([0-9a-f]{
 # Counters are nanoseconds: a device's bound is written once a minute.
 _COUNTER_LEASE = 60 * 10**9
 _REVOCATION_NUMBER = "revocation number"
+_count = (
+    update(clients)
+    .where((clients.c.id == bindparam("client")) & (clients.c.counter < bindparam("to")))
+    .values(counter=bindparam("to"))
+    .returning(clients)
+)
 _number_query = select(facts.c.value).where(facts.c.name == _REVOCATION_NUMBER)
 
 
@@ -150,10 +156,8 @@ class Clients:
 
         raises Unauthorised, StaleCounter
         """
-        newer = (clients.c.id == client) & (clients.c.counter < counter)
         with self._store.begin() as db:
-            change = update(clients).where(newer).values(counter=counter).returning(clients)
-            row = db.execute(change).first()
+            row = db.execute(_count, {"client": client, "to": counter}).first()
             if row is None:
                 kept = db.execute(select(clients).where(clients.c.id == client)).first()
                 raise StaleCounter(counter, _check(kept, client, signed, signature).counter)

@@ -43,6 +43,14 @@ _newer = (
     .order_by(messages.c.seq)
 )
 _keep = messages.insert()
+_spent = select(messages.c.client).where(
+    (messages.c.task == bindparam("task"))
+    & (messages.c.client == bindparam("client"))
+    & (messages.c.stage == "vector")
+    & (table.c.task == messages.c.task)
+    & (table.c.number == messages.c.round)
+    & (table.c.model_digest == bindparam("model"))
+)
 _body_of = select(messages.c.body).where(
     _this_round
     & (messages.c.stage == bindparam("stage"))
@@ -170,15 +178,8 @@ def counts(db: Connection, task: str, number: int) -> dict[str, int]:
 
 def has_spent(db: Connection, task: str, model: bytes, client: int) -> bool:
     """Whether a client has uploaded an update of this model of this task."""
-    same = (
-        (messages.c.task == task)
-        & (messages.c.client == client)
-        & (messages.c.stage == "vector")
-        & (table.c.task == messages.c.task)
-        & (table.c.number == messages.c.round)
-        & (table.c.model_digest == model)
-    )
-    return db.execute(select(messages.c.client).where(same)).first() is not None
+    which = {"task": task, "client": client, "model": model}
+    return db.execute(_spent, which).first() is not None
 
 
 def took_vector(db: Connection, session: str, client: int) -> bool:

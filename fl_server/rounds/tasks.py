@@ -15,6 +15,7 @@ from fl_server.storage.store import Store
 from fl_server.storage.tables import tasks as table
 from fl_server.storage.weights import Weights
 
+_all = select(table).order_by(table.c.name)
 _named = select(table).where(table.c.name == bindparam("name"))
 _locked = _named.with_for_update()
 
@@ -62,7 +63,7 @@ class Tasks:
 
     def all(self, within: Connection | None = None) -> list[Task]:
         with self._store.read(within) as db:
-            return [_task(row) for row in db.execute(select(table).order_by(table.c.name))]
+            return [_task(row) for row in db.execute(_all)]
 
     def set_state(self, db: Connection, name: str, state: State, error: str = "") -> None:
         """Change the state in the caller's transaction."""

@@ -151,8 +151,8 @@ def conv2d_add(
 
     x, w and b as in conv2d, r: [n,p,q,k] -> y: [n,p,q,k]. r stands before the weights.
     """
-    attrs = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
-    return activate(activation, conv2d.ref(x, w, b, **attrs, activation=Activation.none) + r)
+    y = conv2d.ref(x, w, b, strides=strides, pads=pads, dilations=dilations, groups=groups)
+    return activate(activation, y + r)
 
 
 def _split(x: Array, groups: int) -> Array:

@@ -161,4 +161,4 @@ def linear_add(x, r, w, b=None, *, activation=Activation.none):
 
     x: [...,in], r: [...,out], w: [out,in], b: [out] -> y: [...,out]
     """
-    return activate(activation, linear.ref(x, w, b, activation=Activation.none) + r)
+    return activate(activation, linear.ref(x, w, b) + r)

@@ -33,6 +33,7 @@ from ir.ops.windows import check_attrs, check_equal, check_image, pad_image, tap
 from ir.quantization import (
     HIGHEST,
     LOWEST,
+    check_wide_layer,
     half_multipliers,
     scale_by_multiplier,
     scale_sum,
@@ -101,6 +102,7 @@ def _finish(sums, bias, multiplier, shift, y_zero, low, high):
     if shift is None:
         multiplier, shift = half_multipliers(multiplier)
     if bias.dtype == np.int64:
+        check_wide_layer(bias, shift)
         total = sums.astype(np.int64) + bias
         return store(scale_sum(total, multiplier, shift), 0, low, high, np.int16)
     accumulator = wrap32(sums.astype(np.int64) + bias)

@@ -7,8 +7,8 @@
 #include "core/half.h"
 #include "core/kernel.h"
 
-// Fixed-point arithmetic of int8 and int16 kernels, bit for bit that of ir/quantization.py and of TFLite's reference
-// kernels.
+// Fixed-point arithmetic of int8 and int16 kernels, bit for bit that of ir/quantization.py and so of TFLite's reference
+// kernels but for FULLY_CONNECTED of int16, whose multiplier has all its bits there.
 
 namespace lite {
 

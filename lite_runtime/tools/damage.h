@@ -39,7 +39,7 @@ void damage_input(const Case& c, size_t i, const Trial& trial) {
             [=](Case& d) { d.in[i].bytes.assign(t.bytes.size(), static_cast<uint8_t>(byte)); });
     }
   }
-  for (DType dtype : {DType::i8, DType::i32, DType::f32}) {
+  for (DType dtype : {DType::i8, DType::i16, DType::i32, DType::f16, DType::f32}) {
     if (dtype != t.dtype) trial(what + " of type " + name_of(dtype), [=](Case& d) { d.in[i].dtype = dtype; });
   }
 }

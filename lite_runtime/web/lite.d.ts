@@ -8,6 +8,7 @@ export type TypedArray =
   | Float64Array
   | Int8Array
   | Uint8Array
+  | Int16Array
   | Uint16Array
   | Int32Array
   | BigInt64Array;

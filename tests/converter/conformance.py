@@ -2,8 +2,8 @@
 runs all of them and writes docs/operators.md and the list of those that pass.
 
 A test is a model of one operator, inputs, and what must come out. Taken are those whose inputs and
-outputs are tensors of float32, float64, int32, int64, int8, uint8 or bool, without the copies that
-ONNX writes out as other operators ("expanded").
+outputs are tensors of float32, float64, int32, int64, int8, uint8 or bool, sequences of these or
+optional ones, without the copies that ONNX writes out as other operators ("expanded").
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import numpy as np
 
 import lite_runtime as lite
 from converter import ConvertError
+from converter.items import Shapes
+from converter.onnx.ends import tensors_of
 from converter.onnx.reader import read_onnx
 from converter.passes import LAST_PASSES, PASSES
 from ir import model_file
@@ -59,23 +61,25 @@ def operator_of(test: Any) -> str:
 def attempt(test: Any) -> str:
     """Empty where a test passes, else why it does not."""
     try:
-        session = lite.load(converted(test.model), threads=1)
+        shapes = _shapes(test)
+        session = lite.load(converted(test.model, shapes), threads=1)
         for inputs, outputs in test.data_sets:
-            names = [v.name for v in test.model.graph.input]
-            given = dict(zip(names, map(_array, inputs), strict=True))
-            got = session.run(given, entry="infer")
-            for info, want in zip(test.model.graph.output, outputs, strict=True):
-                if reason := difference(got[info.name], _array(want), test.rtol, test.atol):
-                    return f"{info.name}: {reason}"
+            got = session.run(_ends(test.model.graph.input, inputs), entry="infer")
+            wanted = _ends(test.model.graph.output, outputs)
+            if got.keys() != wanted.keys():
+                return f"outputs {', '.join(got)}, want {', '.join(wanted)}"
+            for name, want in wanted.items():
+                if reason := difference(got[name], want, test.rtol, test.atol):
+                    return f"{name}: {reason}"
     except (ConvertError, IrError, lite.LiteError) as e:
         return str(e)
     return ""
 
 
-def converted(proto: Any) -> bytes:
+def converted(proto: Any, shapes: Shapes | None = None) -> bytes:
     """The file that `convert` would write; what is right is for the tests to say."""
     with np.errstate(all="ignore"):
-        model = read_onnx(proto)
+        model = read_onnx(proto, shapes)
         graph = model.entries["infer"]
         for run in (*PASSES, *LAST_PASSES):
             graph = run(graph)
@@ -114,8 +118,8 @@ def page(found: Mapping[str, str]) -> str:
         [
             "# ONNX operators, and what ONNX's own tests say",
             "",
-            "Written by `make conformance`: the node tests of the package `onnx` whose tensors are",
-            f"{', '.join(TYPES.values())}, each converted and run on",
+            "Written by `make conformance`: the node tests of the package `onnx` whose tensors,",
+            f"also in sequences, are {', '.join(TYPES.values())}, each converted and run on",
             "`lite_runtime`, with the tests' own tolerances, types and shapes. "
             "(Tests that are written",
             "out as other operators are not counted.)",
@@ -151,11 +155,28 @@ def _attempt(name: str) -> str:
     return attempt(node_tests()[name])
 
 
-def _array(data: Any) -> Any:
-    """An array; some tests give ONNX's own tensors."""
+def _ends(infos: Iterable[Any], values: Iterable[Any]) -> dict[str, Any]:
+    """Arrays by name, the elements of sequences one by one. Some tests give ONNX's own tensors, and
+    nothing for an optional value that is not there."""
     from onnx import TensorProto, numpy_helper
 
-    return numpy_helper.to_array(data) if isinstance(data, TensorProto) else data
+    found: dict[str, Any] = {}
+    for info, value in zip(infos, values, strict=True):
+        if isinstance(value, TensorProto):
+            value = numpy_helper.to_array(value)
+        if isinstance(value, list):
+            found |= {f"{info.name}.{i}": np.asarray(v) for i, v in enumerate(value)}
+        elif value is not None:
+            found[info.name] = value
+    return found
+
+
+def _shapes(test: Any) -> Shapes:
+    """Those of the inputs that a sequence's elements are: the model does not say how many."""
+    inputs = test.data_sets[0][0]
+    lists = [(v, x) for v, x in zip(test.model.graph.input, inputs, strict=True) if type(x) is list]
+    names = _ends(*zip(*lists, strict=True)) if lists else {}
+    return {n: x.shape for n, x in names.items()} | {v.name: () for v, x in lists if not x}
 
 
 def _passed(found: Mapping[str, str]) -> Iterable[str]:
@@ -179,10 +200,7 @@ def _short(reason: str) -> str:
 
 
 def _is_plain(graph: Any) -> bool:
-    kinds = [v.type for v in (*graph.input, *graph.output)]
-    return all(
-        k.WhichOneof("value") == "tensor_type" and k.tensor_type.elem_type in TYPES for k in kinds
-    )
+    return all(tensors_of(v.type)[0].elem_type in TYPES for v in (*graph.input, *graph.output))
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_a_model_is_written_and_the_agreement_printed(
     code, out, err = ms_convert(exported("lenet"), "-o", target)
     assert (code, err) == (0, "")
     assert "nodes: 20 read, 9 written: conv2d ×2" in out
-    assert "agreement of y on 4 inputs: largest difference" in out
+    assert "agreement of y on 4 random inputs: largest difference" in out
     assert lite.load(target).entries == ["infer"]
 
 
@@ -369,10 +369,11 @@ def test_help_shows_examples_and_version_a_number(ms_convert: Run) -> None:
 
 
 def test_a_target_without_kernels_is_refused_and_no_file_is_written(
-    exported: Exported, tmp_path: Path
+    exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as e:
         main([str(exported("mlp")), "-o", str(tmp_path / "m.ms"), "--target", "vulkan"])
     assert e.value.code == 2
+    assert capsys.readouterr().err.endswith("want cpu; the file to write is -o or --to\n")
     assert not list(tmp_path.iterdir())
     assert main([str(exported("mlp")), "--to", str(tmp_path / "m.ms"), "--target", "cpu"]) == 0

@@ -66,7 +66,7 @@ def test_the_report_ranks_layers_by_their_noise(exported: Exported, tmp_path: Pa
     report = int8(exported("mobilenet_v2"), tmp_path / "m.ms", "mobilenet_v2")
     assert len(report.layers) == 35 + 17 + 11 + 2
     assert all(20 < row["sqnr_db"] < 80 for row in report.layers)
-    assert "noisiest layers: " in str(report)
+    assert "noisiest layers, on 8 inputs of the calibration data: " in str(report)
     assert f"int8, {report.int8_nodes} of {report.int8_nodes} nodes" in str(report)
 
 

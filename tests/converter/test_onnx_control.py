@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+import lite_runtime as lite
 from converter import ConvertError, convert
 from tests.converter.onnx_graphs import inner
 from tests.converter.test_found_sizes import Nodes, agrees, i64, made, narrow
@@ -61,8 +62,25 @@ def test_branches_of_different_ranks_are_refused_in_one_line(tmp_path: Path) -> 
     other = inner([("Flatten", ["x"], ["e"], {})], {}, ["e"])
     nodes: Nodes = [("If", ["c"], ["y"], {"then_branch": then, "else_branch": other})]
     model = made(nodes, {"x": ("f", [2, 3, 2]), "c": ("b", [])}, ["y"])
-    with pytest.raises(ConvertError, match=r"node 0 If .*want one type and number of axes"):
+    with pytest.raises(ConvertError, match=r"node 0 If .* f32\[2,3,2\] or f32\[2,6\]; want"):
         convert(model.SerializeToString(), tmp_path / "m.ms")
+
+
+def test_a_squeeze_of_an_axis_of_one_place_hangs_on_its_size(tmp_path: Path) -> None:
+    squeezed = inner([("Squeeze", ["x", "one"], ["t"], {})], {}, ["t"], {"one": i64(1)})
+    same = inner([("Identity", ["x"], ["e"], {})], {}, ["e"])
+    nodes: Nodes = [
+        ("Shape", ["x"], ["s"], {}),
+        ("Gather", ["s", "at"], ["n"], {"axis": 0}),
+        ("Equal", ["n", "unit"], ["c"], {}),
+        ("If", ["c"], ["y"], {"then_branch": squeezed, "else_branch": same}),
+    ]
+    arrays = {"at": np.array(1), "unit": np.array(1)}
+    source = made(nodes, {"x": ("f", [2, "n", 3])}, ["y"], arrays).SerializeToString()
+    for n, shape in ((1, (2, 3)), ("n", (2, 4, 3))):
+        convert(source, tmp_path / "m.ms", shapes={"x": (2, n, 3)})
+        x = floats(2, n if isinstance(n, int) else 4, 3)
+        assert lite.load(tmp_path / "m.ms").run(x).shape == shape
 
 
 def halving(scans: bool = True) -> onnx.GraphProto:

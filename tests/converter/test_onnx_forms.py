@@ -19,19 +19,24 @@ VOLUME = (1, 4, 5, 6, 7)
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-def typed(kind: str, inputs: dict[str, np.ndarray], result: int, opset: int = 20, **attrs: object):
-    """One node whose inputs are all the model's own, with their types."""
+def typed(
+    kind: str, inputs: dict[str, np.ndarray], result: int, opset: int = 20,
+    known: dict[str, np.ndarray] | None = None, **attrs: object,
+):  # fmt: skip
+    """One node whose inputs, with their types, are the model's own and then arrays."""
+    arrays = known or {}
     graph = helper.make_graph(
-        [helper.make_node(kind, list(inputs), ["y"], **attrs)],
+        [helper.make_node(kind, [*inputs, *arrays], ["y"], **attrs)],
         "test",
         [
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
             for n, a in inputs.items()
         ],
         [helper.make_tensor_value_info("y", result, None)],
+        [onnx.numpy_helper.from_array(a, n) for n, a in arrays.items()],
     )
     opsets = [helper.make_opsetid("", opset)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
 
 def run(
@@ -253,3 +258,22 @@ def test_axes_that_only_a_run_knows(kind: str, keep: int, axes: list[int]) -> No
         y = session.run({"x": x["x"], "a": np.array(other)}, entry="infer")["y"]
         want = joined(x["x"], axis=tuple(other), keepdims=bool(keep))
         np.testing.assert_allclose(y, want, rtol=1e-5)
+
+
+def test_numbers_of_int16_are_int32_between_the_ends_of_a_model(tmp_path: Path) -> None:
+    x, c = np.array([3, -(2**15), 2**15 - 1, 7], np.int16), np.array([5, -9], np.int16)
+    source = typed("Concat", {"x": x}, TensorProto.INT16, known={"c": c}, axis=0)
+    assert run(source, {"x": x}, tmp_path).tolist() == [*x.tolist(), *c.tolist()]
+
+
+def test_a_model_may_give_int16(tmp_path: Path) -> None:
+    x = np.array([[-3.2, 7.9, 1e4, -1e4]], np.float32)
+    source = typed("Cast", {"x": x}, TensorProto.INT16, to=TensorProto.INT16)
+    assert run(source, {"x": x}, tmp_path).tolist() == [[-3, 7, 10000, -10000]]
+
+
+def test_a_quantizer_to_int16_saturates_where_that_does(tmp_path: Path) -> None:
+    x = np.array([[-3.2, 7.9, 1e6, -1e6]], np.float32)
+    known = {"scale": np.array(0.5, np.float32), "zero": np.array(0, np.int16)}
+    source = typed("QuantizeLinear", {"x": x}, TensorProto.INT16, opset=21, known=known)
+    assert run(source, {"x": x}, tmp_path).tolist() == [[-6, 16, 2**15 - 1, -(2**15)]]

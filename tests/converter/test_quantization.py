@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,53 @@ def test_the_command_stores_four_bits_and_keeps_what_it_is_told(
     args += ["--check-data", str(tmp_path / "d.npz"), "--max-drop", "0.05", "--tol", "2"]
     assert main(args) == 0
     out = capsys.readouterr().out
-    assert "accuracy: 1.0000 in float32, " in out
-    assert "noisiest layers: " in out
+    assert "accuracy on inputs of the check data: 1.0000 in float32, " in out
+    assert "noisiest layers, on 8 inputs of the check data: " in out
     assert target.exists()
+
+
+def test_a_layer_that_16_bits_cannot_scale_stays_float_and_the_report_says_so(
+    tmp_path: Path,
+) -> None:
+    layer = nn.Linear(16, 4)
+    layer.weight.data[:, 0] = 0
+    layer.bias.data[:] = 0
+    x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32) * 1e-3
+    x[:, 0] = 1e4
+    source = export(layer.eval(), tmp_path / "m.onnx", (16,))
+    report = convert(
+        source, tmp_path / "m.ms", quantize="int16", calibration={"x": x}, explain=True
+    )
+    ((node, why),) = report.unfit.items()
+    assert report.nodes == {"linear": 1}
+    assert "want one below 128" in why
+    assert f"stays float32: {node}: {why}" in str(report)
+    assert [row["why"] for row in report.explain] == [f"stays float: {why}"]
+
+
+def test_a_calibration_that_cuts_is_refused_for_16_bits(tmp_path: Path) -> None:
+    source = export(nn.Linear(16, 4).eval(), tmp_path / "m.onnx", (16,))
+    with pytest.raises(ConvertError, match=r"quantize int16: calibration 'kl': cuts off .* or mse"):
+        convert(source, tmp_path / "m.ms", quantize="int16", calibrate="kl")
+
+
+def test_a_figure_is_of_fresh_rows_where_there_are_any_and_says_so(
+    exported: Exported, tmp_path: Path
+) -> None:
+    seen, fresh = samples("mlp", 40), samples("mlp", 5)
+    whole = {name: a[:, None] for name, a in fresh.items()}
+    found = [
+        str(convert(exported("mlp"), tmp_path / "m.ms", quantize="int8-weights", **data))
+        for data in (
+            {}, {"calibration": seen}, {"calibration": seen, "check_data": fresh},
+            {"calibration": seen, "check_data": whole},
+        )
+    ]  # fmt: skip
+    noise = [
+        "8 random inputs", "8 inputs of the calibration data", "5 inputs of the check data",
+        "8 inputs of the calibration data",
+    ]  # fmt: skip
+    checked = ["random inputs", "inputs of the calibration data", *["inputs of the check data"] * 2]
+    for text, on, origin in zip(found, noise, checked, strict=True):
+        assert f"noisiest layers, on {on}: " in text
+        assert re.search(rf"agreement of y on 4 {origin}: largest difference", text)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from converter import convert
+from converter.errors import ConvertError
 from converter.report import Report
 from tests.converter.tflite_cases import FLOAT
-from tests.converter.tflite_int_cases import INT8, INT16, UINT8
+from tests.converter.tflite_graphs import T, constant, one
+from tests.converter.tflite_int_cases import DENSE_W, INT8, INT16, UINT8, qw, wide
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed: pip install ai-edge-litert")
 
@@ -23,6 +26,7 @@ OFF_BY_ONE = {
     ("int8", "hard swish"),  # its fixed point has fewer bits than our table
     ("uint8", "average pool"),  # halves of numbers without a sign go up, of int8 away from 0
     ("uint8", "bilinear"),
+    ("int16", "mean"),  # on real numbers
     ("int16", "fully connected"),  # all bits of its multiplier count, of convolutions' the upper 16
 }
 # The reference kernel of SUM gives other numbers than the optimised one, which is right.
@@ -72,7 +76,44 @@ def test_a_sum_of_int8_is_that_of_the_real_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "op"),
-    [("conv", "quantized_conv2d"), ("add", "quantized_add"), ("mul", "quantized_mul")],
+    [
+        ("conv", "quantized_conv2d"),
+        ("depthwise", "quantized_depthwise_conv2d"),
+        ("requantize", "requantize"),
+        ("average pool", "quantized_avg_pool2d"),
+        ("add", "quantized_add"),
+        ("mul", "quantized_mul"),
+    ],
 )
 def test_activations_of_16_bits_stay_integers(name: str, op: str, tmp_path: Path) -> None:
     assert report_of(INT16[name], tmp_path).nodes == {op: 1}
+
+
+@pytest.mark.parametrize(("scale", "bias"), [(1e-5, 1), (0.5, 2**46 + 1), (0.5, -(2**62))])
+def test_a_layer_of_16_bits_beyond_what_its_sums_hold_is_computed_in_floats(
+    scale: float, bias: int, tmp_path: Path
+) -> None:
+    import lite_runtime as lite
+
+    w = qw(DENSE_W, channels=False)
+    unit = np.float32(0.5) * np.float32(w.scale)
+    b = constant("b", np.full(5, bias, np.int64), scale=unit)
+    data = one(
+        "FULLY_CONNECTED", [wide("x", 3, 8, scale=0.5), w, b], wide("y", 3, 5, scale=scale),
+        version=11,
+    )  # fmt: skip
+    assert "linear" in report_of(data, tmp_path).nodes
+    x = np.random.default_rng(0).integers(-(2**15), 2**15, (3, 8)).astype(np.int16)
+    y = lite.load(tmp_path / "m.ms", threads=1).run(x)
+    exact = (x.astype(np.float64) @ DENSE_W.T.astype(np.float64) + bias) * float(unit[0]) / scale
+    np.testing.assert_allclose(y, np.clip(np.round(exact), -(2**15), 2**15 - 1), atol=1)
+
+
+@pytest.mark.parametrize("place", ["input 'x'", "result 'y'", "tensor 'c'"])
+def test_numbers_of_16_bits_with_a_scale_and_no_sign_are_refused_in_one_line(
+    place: str, tmp_path: Path
+) -> None:
+    x, y, c = (T(n, (4,), np.uint16 if n in place else np.int16, scale=0.5) for n in "xyc")
+    c = replace(c, data=np.ones(4, c.dtype))
+    with pytest.raises(ConvertError, match=f"{place}: uint16 with a scale, which is not supported"):
+        report_of(one("MUL", [x, c], y, version=4), tmp_path)

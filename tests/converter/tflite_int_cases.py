@@ -274,6 +274,11 @@ def wide_bias(w: T, n: int, x_scale: float) -> T:
     return constant("b", data, scale=np.asarray(w.scale, np.float32) * np.float32(x_scale))
 
 
+def wide_constant(name: str, *shape: int, scale: float) -> T:
+    data = np.random.default_rng(6).integers(-30000, 30000, shape).astype(np.int16)
+    return constant(name, data, scale=scale)
+
+
 INT16: dict[str, bytes] = {
     "conv": one(
         "CONV_2D",
@@ -285,6 +290,23 @@ INT16: dict[str, bytes] = {
         [wide("x", 3, 8, scale=1e-4), qw(DENSE_W, channels=False),
          wide_bias(qw(DENSE_W, channels=False), 5, 1e-4)],
         wide("y", 3, 5, scale=4e-4), version=11,
+    ),
+    "depthwise": one(
+        "DEPTHWISE_CONV_2D",
+        [wide("x", *IMAGE, scale=1e-4), qw(DEPTH_W[..., :4], 3),
+         wide_bias(qw(DEPTH_W[..., :4], 3), 4, 1e-4)],
+        wide("y", 1, 7, 6, 4, scale=4e-4), depth_multiplier=1, **ONE, version=5,
+    ),
+    "requantize": one(
+        "QUANTIZE", [wide("x", 3, 40, scale=1e-4)], wide("y", 3, 40, scale=1.3e-4), version=3
+    ),
+    "average pool": one(
+        "AVERAGE_POOL_2D", [wide("x", *IMAGE, scale=1e-4)], wide("y", 1, 4, 3, 4, scale=1e-4),
+        version=3, **POOL,
+    ),
+    "mean": one(
+        "MEAN", [wide("x", 2, 7, 5, 6, scale=1e-4), i("a", 1, 2)],
+        wide("y", 2, 6, scale=4e-5), keep_dims=False, version=3,
     ),
     "add": one(
         "ADD", [wide("x", 3, 40, scale=1e-4), wide("b", 3, 40, scale=3e-4)],
@@ -303,5 +325,27 @@ INT16: dict[str, bytes] = {
     "max pool": one(
         "MAX_POOL_2D", [wide("x", *IMAGE, scale=1e-4)], wide("y", 1, 4, 3, 4, scale=1e-4),
         version=3, **POOL,
+    ),
+    "add, a constant": one(
+        "ADD", [wide("x", 3, 40, scale=1e-4), wide_constant("b", 40, scale=3e-4)],
+        wide("y", 3, 40, scale=4e-4), version=3,
+    ),
+    "add, one number": one(
+        "ADD", [wide_constant("b", 1, scale=3e-4), wide("x", 3, 40, scale=1e-4)],
+        wide("y", 3, 40, scale=4e-4), version=3,
+    ),
+    "mul, a constant": one(
+        "MUL", [wide("x", 3, 40, scale=1e-4), wide_constant("b", 3, 40, scale=3e-4)],
+        wide("y", 3, 40, scale=1e-3), version=4,
+    ),
+    "concat, a constant": one(
+        "CONCATENATION", [wide("x", 2, 30, scale=1e-4), wide_constant("b", 2, 20, scale=1e-4)],
+        wide("y", 2, 50, scale=1e-4), axis=1, version=3,
+    ),
+    "select, a constant": one(
+        "SELECT_V2",
+        [constant("c", np.arange(120).reshape(3, 40) % 3 == 0), wide("x", 3, 40, scale=1e-4),
+         wide_constant("b", 3, 40, scale=1e-4)],
+        wide("y", 3, 40, scale=1e-4),
     ),
 }  # fmt: skip

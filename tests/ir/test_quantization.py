@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -287,3 +288,23 @@ def test_every_bit_is_that_of_tflite_reference_kernels(
     y = OPS[name](*(GOLDEN[f"{i}_x{j}"] for j in range(count)), **attrs)
     assert len(np.unique(y)) > 20
     np.testing.assert_array_equal(y, GOLDEN[f"{i}_y"])
+
+
+@pytest.mark.parametrize(
+    ("bias", "shift", "message"),
+    [
+        (2**46 + 1, 0, "a bias of 70368744177665: want one from -2^46 to 2^46"),
+        (-(2**63), 0, "a bias of -9223372036854775808: want one from"),
+        (2**46, 8, "a shift of 8: want at most 7"),
+    ],
+)
+def test_a_layer_of_16_bits_takes_no_numbers_that_its_sums_do_not_hold(
+    bias: int, shift: int, message: str
+) -> None:
+    x, w = np.ones((2, 3), np.int16), np.ones((1, 3), np.int8)
+    ends = np.array([bias], np.int64), np.array([2**30], np.int32), np.array([shift], np.int32)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OPS["quantized_linear"](x, w, *ends, low=-(2**15), high=2**15 - 1)
+    most = np.array([2**46], np.int64), ends[1], np.array([7], np.int32)
+    y = OPS["quantized_linear"](x, w, *most, low=-(2**15), high=2**15 - 1)
+    assert y.tolist() == [[2**15 - 1]] * 2

@@ -385,3 +385,11 @@ def ending(f: Any) -> str | None:
     except lite.LiteError as error:
         return str(error)
     return None
+
+
+def test_the_types_of_lite_js_know_the_array_of_each_type_of_elements() -> None:
+    web = LITE_JS.parent
+    named = set(re.findall(r": (\w+Array)\b", (web / "tensor.js").read_text()))
+    union = re.search(r"type TypedArray =([^;]+);", (web / "lite.d.ts").read_text())
+    assert union is not None
+    assert set(re.findall(r"\w+", union[1])) == named

@@ -8,6 +8,7 @@ and the layout pass cancels them.
 from converter.onnx.rules import (  # noqa: F401 - each declares its rules in RULES
     activations,
     attention,
+    conditional,
     control,
     determinant,
     einsum,

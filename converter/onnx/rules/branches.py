@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from converter.errors import ConvertError
+from converter.found_sizes import as_i32
+from converter.items import Item, as_type, as_value
 from converter.onnx.rules.common import Reader
 from ir.dtype import DType
 from ir.graph import Value
@@ -54,3 +56,10 @@ def joined(a: Value, b: Value) -> Kind:
         )
     axes = tuple(i for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if m != n)
     return Kind(a.shape, a.dtype, axes)
+
+
+def single(item: Item, dtype: DType) -> Value:
+    """A value of one element without axes."""
+    v = as_value(item)
+    v = as_i32(v) if dtype is DType.i32 else as_type(v, dtype)
+    return OPS["reshape"](v, shape=()) if v.rank else v  # type: ignore[no-any-return]

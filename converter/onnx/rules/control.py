@@ -1,7 +1,7 @@
-"""If, Loop and Scan: branches and loops over graphs of their own (ir/ops/control.py).
+"""Loop and Scan: loops over graphs of their own (ir/ops/control.py).
 
-A result whose size differs from branch to branch, or from turn to turn, goes out on a tape with its
-sizes beside it; who takes it from there binds them.
+A result whose size differs from turn to turn goes out on a tape with its sizes beside it; who takes
+it from there binds them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.found_sizes import as_i32
 from converter.items import Item, Items, as_type, as_value, axis_of, product, shape_of, static
-from converter.onnx.rules.branches import Kind, joined
+from converter.onnx.rules.branches import Kind, joined, single
 from converter.onnx.rules.common import Reader, rule
 from converter.onnx.rules.found import first_rows, fitted
-from converter.onnx.rules.scopes import Scope, Traced, inline, trace
+from converter.onnx.rules.scopes import Scope, Traced, trace
 from ir.bound import bound_in
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Value
@@ -31,31 +30,6 @@ MOST_BATCH = 64  # examples of a Scan of opset 8, each of which is a loop
 
 LONGEST_BUFFER = 1 << 22  # elements that a loop may get for a result before it is known how many
 FOREVER = 2**31 - 1  # turns: a larger bound is none
-
-
-@rule("If")
-def if_(reader: Reader, attrs: dict[str, Any], condition: Item) -> list[Item]:
-    graphs = (attrs["then_branch"], attrs["else_branch"])
-    if not isinstance(condition, Value):
-        chosen = graphs[0 if np.asarray(condition).reshape(-1)[0] else 1]
-        return inline(reader, chosen)
-    predicate = _single(condition, DType.bool)
-    branches = [trace(reader, graph, []) for graph in graphs]
-    types = [joined(a, b) for a, b in zip(*(t.values() for t in branches), strict=True)]
-    outer = list(dict.fromkeys(v for t in branches for v in t.scope.captured))
-    then, otherwise = (
-        t.graph(outer, [p for v, k in zip(t.values(), types, strict=True) for p in k.packed(v)])
-        for t in branches
-    )
-    results = list(OPS["cond"](predicate, *outer, then=then, otherwise=otherwise))
-    return [k.unpacked(reader, results) for k in types]
-
-
-def _single(item: Item, dtype: DType) -> Value:
-    """A value of one element without axes."""
-    v = as_value(item)
-    v = as_i32(v) if dtype is DType.i32 else as_type(v, dtype)
-    return OPS["reshape"](v, shape=()) if v.rank else v  # type: ignore[no-any-return]
 
 
 @rule("Loop")
@@ -144,7 +118,12 @@ class _Body:
     def _added(item: Any) -> Value:
         if not isinstance(item, Items) or item.base is None or len(item) != 1:
             raise ConvertError("a loop changes a sequence; want one that gets an element a turn")
-        return as_value(item[0])
+        v = as_value(item[0])
+        if _finds_its_size(v):
+            raise ConvertError(
+                "a turn adds an element of a size that it finds itself; want elements of one size"
+            )
+        return v
 
     @property
     def never_stops(self) -> bool:
@@ -155,9 +134,13 @@ class _Body:
         return bool(np.asarray(again).all())
 
 
+def _finds_its_size(v: Value) -> bool:
+    return bool({s for d in v.shape for s in symbols(d)} & set(bound_in(Graph((), (v,), ("row",)))))
+
+
 def _row(v: Value, info: Any) -> Value:
     """A row that is collected: as declared, where it has a size that the turn itself finds."""
-    if not {s for d in v.shape for s in symbols(d)} & set(bound_in(Graph((), (v,), ("row",)))):
+    if not _finds_its_size(v):
         return v
     dims = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
     if len(dims) != v.rank or not all(dims):
@@ -186,7 +169,7 @@ class _Loop:
             body.traced.scope.inner(self.limit)
         self.outer = list(body.traced.scope.captured)
         starts = condition is None or (not isinstance(condition, Value) and bool(np.all(condition)))
-        self.goes = Constant(np.array(True)) if starts else _single(condition, DType.bool)
+        self.goes = Constant(np.array(True)) if starts else single(condition, DType.bool)
         self.counted = starts and body.never_stops and self.limit is not None
         self.rows = [self._rows(v) for v in body.collected]
 
@@ -195,9 +178,9 @@ class _Loop:
         if turns is None:
             return None
         if isinstance(turns, Value) and not isinstance(turns, Constant):
-            return _single(turns, DType.i32)
+            return single(turns, DType.i32)
         if isinstance(turns, np.ndarray) and turns.dtype == object:
-            return _single(turns, DType.i32)
+            return single(turns, DType.i32)
         n = int(np.asarray(turns.data if isinstance(turns, Constant) else turns).reshape(()))
         return None if n >= FOREVER else Constant(np.int32(max(n, 0)))
 
@@ -259,7 +242,7 @@ class _Loop:
             for place, rows, v in zip(places, self.rows, body.collected, strict=True)
         ]
         inner = [body.traced.scope.inner(v) for v in self.outer]
-        again = _single(body.traced.items[0], DType.bool)
+        again = single(body.traced.items[0], DType.bool)
         inputs = (body.index, body.goes_on, *body.places, *places, *inner)
         return Graph(inputs, (body.index + 1, again, *packed, *filled, *inner))
 
@@ -362,7 +345,7 @@ class _Scan:
         inner = [traced.scope.inner(v) for v in outer]
         stays = (end, *read, *inner)
         body = Graph((index, *state, *places, *stays), (index + 1, *new, *filled, *stays))
-        last = _single(as_value(np.array([self.turns - 1], object)), DType.i32)
+        last = single(as_value(np.array([self.turns - 1], object)), DType.i32)
         given_state = [Constant(np.int32(0)), *self.start, *room, last, *self.scanned, *outer]
         inputs = tuple(Value(v.shape, v.dtype) for v in given_state)
         at_end = inputs[len(inputs) - len(stays)]

@@ -51,7 +51,8 @@ def _stored(x: Item, zero: Item, dtype: DType) -> Item:
     whole = compute(rounded, x)
     whole = whole if zero is None else compute(add, whole, as_type(zero, DType.f32))
     low, high = _limits(dtype)
-    return compute(cast, compute(clip, whole, low=low, high=high), to=dtype)
+    to = DType.i32 if dtype is DType.i16 else dtype  # which there are no kernels for
+    return compute(cast, compute(clip, whole, low=low, high=high), to=to)
 
 
 def _type_of(item: Item) -> DType:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value
+from converter.items import Item, Items, as_value
 from converter.onnx.rules.common import Names, Reader
 from ir.graph import Constant, Graph, Value, Weight
 
@@ -24,7 +24,11 @@ class Scope(Names):
     def find(self, name: str) -> Item:
         if name in self:
             return self[name]
-        item = self.outer.find(name)
+        return self._inside(self.outer.find(name))
+
+    def _inside(self, item: Any) -> Any:
+        if isinstance(item, Items):
+            return Items(map(self._inside, item), item.base, self._inside(item.rows))
         if not isinstance(item, Value) or isinstance(item, (Constant, Weight)):
             return item
         return self.inner(item)

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from converter import items as shared
 from converter.errors import ConvertError
 from converter.items import (
     Arranger,
     Item,
-    as_value,
     check_count,
     known,
     product,
@@ -29,7 +29,7 @@ from converter.items import (
 )
 from converter.tflite.file import Operator, Scales, Tensor
 from converter.tflite.options import ACTIVATIONS
-from ir.graph import Array, Value, Weight
+from ir.graph import Array, Constant, Value, Weight
 from ir.op import OPS, Op
 from ir.quantization import (
     HIGHEST,
@@ -162,6 +162,18 @@ def zero_of(t: Tensor) -> int:
 
 def meaning(t: Tensor) -> tuple[float, int]:
     return scale_of(t), zero_of(t)
+
+
+def as_value(item: Item) -> Value:
+    """A value of the graph; a known array of int16 is wide, and stays of 16 bits."""
+    if isinstance(item, np.ndarray) and item.dtype == np.int16:
+        return Constant(item)
+    return shared.as_value(item)
+
+
+def plain(array: Array) -> Array:
+    """Known numbers without a scale: those of int16 are int32 here."""
+    return array.astype(np.int32) if array.dtype == np.int16 else array
 
 
 def as_int8(array: Array) -> Array:

@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, check_count, product
+from converter.items import Item, check_count, product
 from converter.tflite.file import Tensor
-from converter.tflite.rules.common import MOVES, Call, Reader, is_scaled, is_wide, rule, zero_of
+from converter.tflite.rules.common import (
+    MOVES,
+    Call,
+    Reader,
+    as_value,
+    is_scaled,
+    is_wide,
+    rule,
+    zero_of,
+)
 from ir.graph import Constant, Graph, Value, Weight
 from ir.op import OPS
 

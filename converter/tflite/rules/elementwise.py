@@ -7,15 +7,7 @@ from functools import reduce
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import (
-    Item,
-    as_value,
-    axis_of,
-    check_count,
-    known,
-    number,
-    shape_of,
-)
+from converter.items import Item, axis_of, check_count, known, number, shape_of
 from converter.tflite.options import TYPES
 from converter.tflite.rules.common import (
     MOVES,
@@ -24,8 +16,10 @@ from converter.tflite.rules.common import (
     Reader,
     Rule,
     activated,
+    as_value,
     compute,
     is_stored,
+    plain,
     rank_of,
     real,
     rule,
@@ -186,7 +180,7 @@ def cast(_: Reader, call: Call, x: Item) -> Item:
     if element is None:
         raise ConvertError(f"a cast to {TYPES.get(call.attrs['out_type'], 'an unknown type')}")
     if isinstance(x, np.ndarray):
-        return x if x.dtype == object else x.astype(element)
+        return x if x.dtype == object else plain(x.astype(element))
     return compute(OPS["cast"], x, to=plain_type(element).name)
 
 

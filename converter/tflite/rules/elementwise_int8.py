@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.items import Item, as_value, check_count, product, shape_of, static
+from converter.items import Item, check_count, product, shape_of, static
 from converter.tflite.rules.common import (
     EVERY,
     MOVES,
@@ -12,6 +12,7 @@ from converter.tflite.rules.common import (
     STORED,
     Call,
     Reader,
+    as_value,
     bounds_of,
     clamp_of,
     compute,

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, product, same_pads, shape_of, static
+from converter.items import Item, product, same_pads, shape_of, static
 from converter.tflite.rules.common import (
     PLAIN,
     Call,
     Reader,
     activated,
+    as_value,
     compute,
     rank_of,
     real,

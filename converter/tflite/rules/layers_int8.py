@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, static
+from converter.items import Item, static
 from converter.tflite.rules.common import (
     STORED,
     UNSIGNED,
     Call,
     Reader,
+    as_value,
     clamp_of,
     is_stored,
     is_wide,
@@ -34,14 +35,22 @@ from converter.tflite.rules.layers import (
 from converter.tflite.rules.parts import along, reshaped
 from ir.graph import Array, Constant, Value
 from ir.op import OPS
-from ir.quantization import HIGHEST, LOWEST, MOST_SHIFT_16, channel_multipliers, rounded_once
+from ir.quantization import (
+    HIGHEST,
+    LOWEST,
+    MOST_BIAS_16,
+    MOST_SHIFT_16,
+    channel_multipliers,
+    rounded_once,
+)
 
 BIAS = 2  # its place among the inputs of layers
 
 
-def _fits(call: Call, x: int, w: int, item: Item) -> bool:
+def _fits(call: Call, x: int, w: int, item: Item, b: Item) -> bool:
     """Whether input x and the result are int8, and the weight is and is known. On int16 sums have
-    64 bits, as the bias has, and weights no zero point."""
+    64 bits, as the bias has, weights no zero point, and no number is beyond what those sums hold.
+    """
     if not is_stored(call.ins[w]) or not isinstance(item, np.ndarray):
         return False
     if not is_wide(call.ins[x]):
@@ -50,9 +59,19 @@ def _fits(call: Call, x: int, w: int, item: Item) -> bool:
     return (
         is_wide(call.y)
         and (bias is None or bias.element == np.int64)
-        and not _moved(item, call, w).max(initial=0) > HIGHEST
-        and not _moved(item, call, w).min(initial=0) < LOWEST
+        and not _exceeds_int8(_moved(item, call, w))
+        and _holds(call, x, w, b)
     )
+
+
+def _holds(call: Call, x: int, w: int, b: Item) -> bool:
+    """Whether multipliers and biases are among those that layers on int16 take."""
+    largest = float(scales_of(call.input(w)).scale.max())
+    real = scale_of(call.input(x)) * largest / scale_of(call.y)
+    if real > 2.0**MOST_SHIFT_16 * (1 - 1e-6):  # where products of scales are float32, too
+        return False
+    given = b if isinstance(b, np.ndarray) else np.zeros(0, np.int64)
+    return not ((given > MOST_BIAS_16) | (given < -MOST_BIAS_16)).any()
 
 
 def _finish(
@@ -76,8 +95,6 @@ def _finish(
     given = np.zeros(channels, np.int32) if bias is None else bias
     if not isinstance(given, np.ndarray) or given.shape != (channels,) or given.dtype.kind != "i":
         raise ConvertError(f"a bias that is no {channels} known integers")
-    if wide and (shift > MOST_SHIFT_16).any():
-        raise ConvertError(f"scales that multiply sums by up to 2^{shift.max()}, want 2^7")
     ends = given.astype(np.int64 if wide else np.int32), multiplier, shift
     return [Constant(a) for a in ends], numbers
 
@@ -103,13 +120,13 @@ def _halves(w: Array, axis: int) -> Array:
     return np.concatenate([first, w - first], axis)
 
 
-def _is_wide(w: Array) -> bool:
+def _exceeds_int8(w: Array) -> bool:
     return bool((w < LOWEST).any() or (w > HIGHEST).any())
 
 
 @rule(STORED, "CONV_2D")
 def conv(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    if not _fits(call, 0, 1, w):
+    if not _fits(call, 0, 1, w, b):
         return None
     image, data = image_of(x), _moved(w, call, 1)  # type: ignore[arg-type]
     groups = groups_of(image.shape, data.shape)
@@ -122,7 +139,7 @@ def _conv(
 ) -> Item:
     """w: int16 [k,r,s,c]. One that int8 does not hold, of an old file with a zero point, is two
     weights on twice the channels."""
-    if _is_wide(w):
+    if _exceeds_int8(w):
         if attrs["groups"] > 1:
             raise ConvertError("groups with weights beyond int8")
         w, x = _halves(w, 3), OPS["concat"](x, x, axis=3)
@@ -133,18 +150,18 @@ def _conv(
 
 @rule(STORED, "DEPTHWISE_CONV_2D")
 def depthwise(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    if not _fits(call, 0, 1, w):
+    if not _fits(call, 0, 1, w, b):
         return None
     image, data = image_of(x), _moved(w, call, 1)[0]  # type: ignore[arg-type]
     r, s, k = data.shape
     options, (c,) = window(call, image.shape, (r, s)), static(image.shape[3:], "channels")
     ends, numbers = _finish(call, 0, 1, k, b)
-    if k == c and not _is_wide(data):
+    if k == c and not _exceeds_int8(data):
         weight = _weight(reader, call, 1, data, "depthwise")
         return OPS["quantized_depthwise_conv2d"](image, weight, *ends, **options, **numbers)  # type: ignore[no-any-return]
     groups = groups_of(image.shape, (k, r, s, 1))
     filters = data.transpose(2, 0, 1)[..., None]
-    if _is_wide(data):
+    if _exceeds_int8(data):
         filters = _halves(filters, 3)
         image = OPS["gather"](image, Constant(np.arange(c, dtype=np.int32).repeat(2)), axis=3)
     weight = _weight(reader, call, 1, filters, "filters")
@@ -153,12 +170,12 @@ def depthwise(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> I
 
 @rule(STORED, "FULLY_CONNECTED")
 def fully_connected(reader: Reader, call: Call, x: Item, w: Item, b: Item = None) -> Item:
-    if not _fits(call, 0, 1, w):
+    if not _fits(call, 0, 1, w, b):
         return None
     data, flat = _moved(w, call, 1), as_value(rows(call, x, w))  # type: ignore[arg-type]
     shape = result_shape(call, x, data)
     ends, numbers = _finish(call, 0, 1, data.shape[0], b)
-    if _is_wide(data):
+    if _exceeds_int8(data):
         data, flat = _halves(data, 1), OPS["concat"](flat, flat, axis=flat.rank - 1)
     weight = _weight(reader, call, 1, data, "linear")
     return reshaped(OPS["quantized_linear"](flat, weight, *ends, **numbers), shape)
@@ -169,7 +186,7 @@ def transpose_conv(
     reader: Reader, call: Call, size: Item, w: Item, x: Item, b: Item = None
 ) -> Item:
     """A convolution with the filter turned around, of the image with zeros between its places."""
-    if is_wide(call.y) or not _fits(call, 2, 1, w):
+    if is_wide(call.y) or not _fits(call, 2, 1, w, b):
         return None
     image, data = image_of(x), _moved(w, call, 1)  # type: ignore[arg-type]
     strides = (call.attrs["stride_h"], call.attrs["stride_w"])

@@ -7,23 +7,14 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import (
-    Item,
-    as_value,
-    axis_of,
-    check_count,
-    known,
-    number,
-    product,
-    shape_of,
-    static,
-)
+from converter.items import Item, axis_of, check_count, known, number, product, shape_of, static
 from converter.tflite.rules.common import (
     MOVES,
     UNSIGNED,
     Call,
     Reader,
     activation_kind,
+    as_value,
     compute,
     is_scaled,
     rank_of,

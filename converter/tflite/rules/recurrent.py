@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from converter.errors import ConvertError
-from converter.items import Item, as_value, shape_of, static
+from converter.items import Item, shape_of, static
 from converter.tflite.rules.common import (
     PLAIN,
     Call,
     Reader,
     activation_kind,
+    as_value,
     compute,
     real,
     rule,

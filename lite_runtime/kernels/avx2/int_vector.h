@@ -89,6 +89,15 @@ struct Avx2Int {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_unpacklo_epi32(low, high));
   }
 
+  // The same of int16.
+  static V load_shorts(const int16_t* from) {
+    return _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static void store_shorts(int16_t* to, V v) {
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v, v), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(words));
+  }
+
   using Exact = Scale<Avx2Int>;
   using F = Avx2;
   static constexpr bool kQuick = true;

@@ -79,6 +79,14 @@ struct Avx512Int {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
   }
 
+  // The same of int16.
+  static V load_shorts(const int16_t* from) {
+    return _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  static void store_shorts(int16_t* to, V v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(v));
+  }
+
   using Exact = Scale<Avx512Int>;
   using F = Avx512;
   static constexpr bool kQuick = true;

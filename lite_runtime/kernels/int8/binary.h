@@ -5,8 +5,8 @@
 
 #include "kernels/int8/elements.h"
 
-// quantized_add and quantized_mul, for any instruction set. A shorter formula is tried on all that two operands can be,
-// once a model is open; it serves where it never differs from the reference in a bit.
+// quantized_add and quantized_mul on T, int8 or int16, for any instruction set. On int8 a shorter formula is tried on
+// all that two operands can be, once a model is open; it serves where it never differs from the reference in a bit.
 //
 // An instruction set has what int8/elements.h wants, Bytes as int8/pool.h has them, and
 //   PairSum(high, low)(a, b, v)      256 (a high[0] + b high[1]) + 256 (a low[0] + b low[1]) / 2^14, the second term
@@ -19,7 +19,7 @@
 namespace lite {
 
 // together(a, b, y): kWide results, for elements that the numpy rule pairs.
-template <int kWide, typename Attrs, typename Together>
+template <int kWide, typename T, typename Attrs, typename Together>
 Status binary_rows(const Call<Attrs>& call, const Together& together) {
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
   const int64_t n = y.elements();
@@ -29,19 +29,19 @@ Status binary_rows(const Call<Attrs>& call, const Together& together) {
   // An operand with one number for a whole row shows it kWide times, and stays.
   const auto stays = [&](const Tensor& x) { return !same && (x.rank() == 0 || x.dim(-1) == 1); };
   const int64_t a_step = stays(a) ? 0 : 1, b_step = stays(b) ? 0 : 1;
-  const auto start = [&](const Tensor& x, int64_t at, int64_t step, int8_t* shown) {
+  const auto start = [&](const Tensor& x, int64_t at, int64_t step, T* shown) {
     const bool whole = same || x.shape == y.shape, repeats = x.elements() == row && step == 1;
-    const int8_t* from = x.i8() + (whole ? at : repeats ? 0 : broadcast_offset(x.shape, y.shape, at));
+    const T* from = x.as<T>() + (whole ? at : repeats ? 0 : broadcast_offset(x.shape, y.shape, at));
     if (step == 0) std::fill_n(shown, kWide, *from);
     return step == 0 ? shown : from;
   };
   parallel_for(call.context.pool, rows, share(rows, kElementCost * row), [&](int64_t begin, int64_t end) {
     const Together compute = together;  // a copy that bytes written to y cannot be in: it stays in registers
     for (int64_t r = begin; r < end; ++r) {
-      int8_t shown[2][kWide], last[3][kWide] = {};
+      T shown[2][kWide], last[3][kWide] = {};
       const int64_t count = std::min(row, n - r * row);
-      const int8_t *from_a = start(a, r * row, a_step, shown[0]), *from_b = start(b, r * row, b_step, shown[1]);
-      int8_t* to = y.i8() + r * row;
+      const T *from_a = start(a, r * row, a_step, shown[0]), *from_b = start(b, r * row, b_step, shown[1]);
+      T* to = y.as<T>() + r * row;
       int64_t i = 0;
       for (; i + kWide <= count; i += kWide) compute(from_a + i * a_step, from_b + i * b_step, to + i);
       if (i == count) continue;
@@ -55,7 +55,7 @@ Status binary_rows(const Call<Attrs>& call, const Together& together) {
 }
 
 // a b or a + b step by step, kLanes at a time.
-template <class I, class Rescale>
+template <class I, typename T, class Rescale>
 struct ExactMul {
   static constexpr int kWide = I::kLanes;
   Rescale scale;
@@ -64,16 +64,16 @@ struct ExactMul {
 
   explicit ExactMul(const quantized_mul_attrs& attrs)
       : scale(attrs.multiplier, attrs.shift),
-        bounded(stored_of(attrs)),
+        bounded(stored_of<T>(attrs)),
         zero_a(I::all(attrs.a_zero)),
         zero_b(I::all(attrs.b_zero)) {}
-  void operator()(const int8_t* from_a, const int8_t* from_b, int8_t* to) const {
-    const auto a = I::sub(I::load_bytes(from_a), zero_a), b = I::sub(I::load_bytes(from_b), zero_b);
-    I::store_bytes(to, bounded(scale(I::times(a, b))));
+  void operator()(const T* from_a, const T* from_b, T* to) const {
+    const auto a = I::sub(load_numbers<I>(from_a), zero_a), b = I::sub(load_numbers<I>(from_b), zero_b);
+    store_numbers<I>(to, bounded(scale(I::times(a, b))));
   }
 };
 
-template <class I, class Rescale>
+template <class I, typename T, class Rescale>
 struct ExactAdd {
   static constexpr int kWide = I::kLanes;
   Rescale scale_a, scale_b, scale_y;
@@ -84,30 +84,30 @@ struct ExactAdd {
       : scale_a(attrs.a_multiplier, attrs.a_shift),
         scale_b(attrs.b_multiplier, attrs.b_shift),
         scale_y(attrs.y_multiplier, attrs.y_shift),
-        bounded(stored_of(attrs)),
+        bounded(stored_of<T>(attrs)),
         zero_a(I::all(attrs.a_zero)),
         zero_b(I::all(attrs.b_zero)),
         fine(I::all(attrs.left_shift)) {}
-  void operator()(const int8_t* from_a, const int8_t* from_b, int8_t* to) const {
-    const auto a = scale_a(I::shift_left(I::sub(I::load_bytes(from_a), zero_a), fine));
-    const auto b = scale_b(I::shift_left(I::sub(I::load_bytes(from_b), zero_b), fine));
-    I::store_bytes(to, bounded(scale_y(I::add(a, b))));
+  void operator()(const T* from_a, const T* from_b, T* to) const {
+    const auto a = scale_a(I::shift_left(I::sub(load_numbers<I>(from_a), zero_a), fine));
+    const auto b = scale_b(I::shift_left(I::sub(load_numbers<I>(from_b), zero_b), fine));
+    store_numbers<I>(to, bounded(scale_y(I::add(a, b))));
   }
 };
 
 // body(Type<the class that computes exactly>)
-template <class I, typename Body>
+template <class I, typename T, typename Body>
 Status with_exact(const quantized_add_attrs& attrs, const Body& body) {
-  const int64_t bound = int64_t{255} << attrs.left_shift;  // of what is scaled, and then of half their sum
+  const int64_t bound = kFarthest<T> << attrs.left_shift;  // of what is scaled, and then of half their sum
   const bool quick = Quick::takes(bound, attrs.a_shift) && Quick::takes(bound, attrs.b_shift) &&
                      Quick::takes(2 * bound, attrs.y_shift);
-  return with_scale<I>(quick, [&](auto type) { return body(Type<ExactAdd<I, typename decltype(type)::Is>>()); });
+  return with_scale<I>(quick, [&](auto type) { return body(Type<ExactAdd<I, T, typename decltype(type)::Is>>()); });
 }
 
-template <class I, typename Body>
+template <class I, typename T, typename Body>
 Status with_exact(const quantized_mul_attrs& attrs, const Body& body) {
-  return with_scale<I>(Quick::takes(255 * 255, attrs.shift),
-                       [&](auto type) { return body(Type<ExactMul<I, typename decltype(type)::Is>>()); });
+  return with_scale<I>(Quick::takes(kFarthest<T> * kFarthest<T>, attrs.shift),
+                       [&](auto type) { return body(Type<ExactMul<I, T, typename decltype(type)::Is>>()); });
 }
 
 // What the short formulas are made of; a cache line.
@@ -231,7 +231,7 @@ uint64_t prepare_short(const Call<Attrs>& call, void* to) {
   if (to == nullptr) return sizeof(ShortFormula);
   ShortFormula* formula = new (to) ShortFormula();
   for (int n = 0; n < Short<I>::kTries && formula->found == 0 && Short<I>::make(call.attrs, n, *formula); ++n) {
-    with_exact<I>(call.attrs, [&](auto type) {
+    with_exact<I, int8_t>(call.attrs, [&](auto type) {
       formula->found = agree(Short<I>(*formula, call.attrs), typename decltype(type)::Is(call.attrs));
       return Status::kOk;
     });
@@ -239,16 +239,21 @@ uint64_t prepare_short(const Call<Attrs>& call, void* to) {
   return sizeof(ShortFormula);
 }
 
+template <class I, typename T, typename Attrs>
+Status exact_binary(const Call<Attrs>& call) {
+  return with_exact<I, T>(call.attrs, [&](auto type) {
+    using Exact = typename decltype(type)::Is;
+    return binary_rows<Exact::kWide, T>(call, Exact(call.attrs));
+  });
+}
+
 template <class I, template <class> class Short, typename Attrs>
 Status int8_binary(const Call<Attrs>& call) {
   const ShortFormula* formula = static_cast<const ShortFormula*>(call.context.prepared);
   if (formula != nullptr && formula->found != 0) {
-    return binary_rows<Short<I>::kWide>(call, Short<I>(*formula, call.attrs));
+    return binary_rows<Short<I>::kWide, int8_t>(call, Short<I>(*formula, call.attrs));
   }
-  return with_exact<I>(call.attrs, [&](auto type) {
-    using Exact = typename decltype(type)::Is;
-    return binary_rows<Exact::kWide>(call, Exact(call.attrs));
-  });
+  return exact_binary<I, int8_t>(call);
 }
 
 }  // namespace lite

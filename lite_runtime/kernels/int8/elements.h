@@ -7,10 +7,11 @@
 #include "kernels/vector/share.h"
 #include "kernels/windows.h"
 
-// Operators on an int8 tensor element by element, and means, for any instruction set.
+// Operators on a tensor of T, int8 or int16, element by element, and means, for any instruction set.
 //
 // An instruction set is a class I with 32-bit lanes I::V and what int8/rescale.h names for sums and bounds, and
 //   load_bytes(from), store_bytes(to, v)   kLanes numbers of int8
+//   load_shorts(from), store_shorts(to, v) kLanes numbers of int16
 //   Exact                                  scale_by_multiplier for any 32-bit numbers: made of multiplier and shift
 //   kQuick                                 whether QuickScale<I> does where it may
 //   F, to_float(v), truncate(f)            float vectors with as many lanes, and conversions
@@ -50,12 +51,34 @@ struct QuickRescale {
   typename I::V operator()(typename I::V x) const { return scale(I::add(x, I::all(INT32_MIN))); }
 };
 
-// What Stored does. Bounded before the zero point is added, so that the sum cannot overflow.
+template <class I>
+typename I::V load_numbers(const int8_t* from) {
+  return I::load_bytes(from);
+}
+template <class I>
+typename I::V load_numbers(const int16_t* from) {
+  return I::load_shorts(from);
+}
+template <class I>
+void store_numbers(int8_t* to, typename I::V v) {
+  I::store_bytes(to, v);
+}
+template <class I>
+void store_numbers(int16_t* to, typename I::V v) {
+  I::store_shorts(to, v);
+}
+
+// How far a number of T can be from a zero point; int16 has none.
+template <typename T>
+constexpr int64_t kFarthest = sizeof(T) == 1 ? 255 : 1 << 15;
+
+// What StoredAs does. Bounded before the zero point is added, so that the sum cannot overflow.
 template <class I>
 struct Bounded {
   typename I::V zero, low, high;
 
-  explicit Bounded(const Stored& stored)
+  template <typename T>
+  explicit Bounded(const StoredAs<T>& stored)
       : zero(I::all(stored.zero)), low(I::all(stored.low - stored.zero)), high(I::all(stored.high - stored.zero)) {}
   typename I::V operator()(typename I::V x) const { return I::add(I::min(I::max(x, low), high), zero); }
 };
@@ -86,32 +109,30 @@ Status int8_quantize(const Call<quantize_attrs>& call) {
   });
 }
 
-template <class I>
-Status int8_dequantize(const Call<dequantize_attrs>& call) {
+template <class I, typename T>
+Status stored_dequantize(const Call<dequantize_attrs>& call) {
   using F = typename I::F;
   const auto scale = F::all(call.attrs.scale);
   const auto zero = I::all(call.attrs.zero_point);
-  return unary_rows<I::kLanes, int8_t, float>(call, [=](const int8_t* from, float* to) {
-    F::store(to, I::to_float(I::sub(I::load_bytes(from), zero)) * scale);
-  });
+  return unary_rows<I::kLanes, T, float>(
+      call, [=](const T* from, float* to) { F::store(to, I::to_float(I::sub(load_numbers<I>(from), zero)) * scale); });
 }
 
-template <class I>
-Status int8_requantize(const Call<requantize_attrs>& call) {
+template <class I, typename T>
+Status stored_requantize(const Call<requantize_attrs>& call) {
   const auto& attrs = call.attrs;
-  return with_scale<I>(Quick::takes(255, attrs.shift), [&](auto type) {
+  return with_scale<I>(Quick::takes(kFarthest<T>, attrs.shift), [&](auto type) {
     const typename decltype(type)::Is scale(attrs.multiplier, attrs.shift);
-    const Bounded<I> bounded(stored_of(attrs));
+    const Bounded<I> bounded(stored_of<T>(attrs));
     const auto zero = I::all(attrs.x_zero);
-    return unary_rows<I::kLanes, int8_t, int8_t>(call, [&](const int8_t* from, int8_t* to) {
-      I::store_bytes(to, bounded(scale(I::sub(I::load_bytes(from), zero))));
-    });
+    return unary_rows<I::kLanes, T, T>(
+        call, [&](const T* from, T* to) { store_numbers<I>(to, bounded(scale(I::sub(load_numbers<I>(from), zero)))); });
   });
 }
 
 // The reference does where there are fewer columns than lanes.
-template <class I>
-Status int8_mean(const Call<quantized_mean_attrs>& call, Status (*reference)(const Call<quantized_mean_attrs>&)) {
+template <class I, typename T>
+Status stored_mean(const Call<quantized_mean_attrs>& call, Status (*reference)(const Call<quantized_mean_attrs>&)) {
   constexpr int kLanes = I::kLanes;
   const auto& attrs = call.attrs;
   const Tensor& x = call.in[0];
@@ -119,17 +140,17 @@ Status int8_mean(const Call<quantized_mean_attrs>& call, Status (*reference)(con
   const int64_t outer = product(x.shape, 0, first), count = product(x.shape, first, behind);
   const int64_t inner = product(x.shape, behind, x.rank()), blocks = (inner + kLanes - 1) / kLanes;
   if (inner < kLanes) return reference(call);
-  return with_scale<I>(Quick::takes(255 * count, attrs.shift), [&](auto type) {
+  return with_scale<I>(Quick::takes(kFarthest<T> * count, attrs.shift), [&](auto type) {
     const typename decltype(type)::Is scale(attrs.multiplier, attrs.shift);
-    const Bounded<I> bounded(stored_of(attrs));
+    const Bounded<I> bounded(stored_of<T>(attrs));
     const auto zero = I::all(attrs.x_zero);
     parallel_for(call.context.pool, outer * blocks, share(outer * blocks, 32 * count), [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t i = task / blocks, j = std::min(task % blocks * kLanes, inner - kLanes);  // the last ones overlap
-        const int8_t* from = x.i8() + i * count * inner + j;
+        const T* from = x.as<T>() + i * count * inner + j;
         auto sum = I::all(0);
-        for (int64_t m = 0; m < count; ++m) sum = I::add(sum, I::sub(I::load_bytes(from + m * inner), zero));
-        I::store_bytes(call.y().i8() + i * inner + j, bounded(scale(sum)));
+        for (int64_t m = 0; m < count; ++m) sum = I::add(sum, I::sub(load_numbers<I>(from + m * inner), zero));
+        store_numbers<I>(call.y().as<T>() + i * inner + j, bounded(scale(sum)));
       }
     });
     return Status::kOk;

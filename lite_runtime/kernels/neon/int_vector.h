@@ -45,6 +45,13 @@ struct NeonInt {
     vst1_s8(to, vmovn_s16(vcombine_s16(vmovn_s32(v.low), vmovn_s32(v.high))));
   }
 
+  // The same of int16.
+  static V load_shorts(const int16_t* from) {
+    const int16x8_t words = vld1q_s16(from);
+    return {vmovl_s16(vget_low_s16(words)), vmovl_high_s16(words)};
+  }
+  static void store_shorts(int16_t* to, V v) { vst1q_s16(to, vcombine_s16(vmovn_s32(v.low), vmovn_s32(v.high))); }
+
   struct Exact {
     NeonScale scale;
 

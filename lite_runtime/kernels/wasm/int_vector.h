@@ -33,6 +33,13 @@ struct WasmInt {
   // Eight numbers that are within int8.
   static void store_bytes(int8_t* to, V v) { store_int8(to, v.low, v.high); }
 
+  // The same of int16.
+  static V load_shorts(const int16_t* from) {
+    const v128_t words = wasm_v128_load(from);
+    return {wasm_i32x4_extend_low_i16x8(words), wasm_i32x4_extend_high_i16x8(words)};
+  }
+  static void store_shorts(int16_t* to, V v) { wasm_v128_store(to, wasm_i16x8_narrow_i32x4(v.low, v.high)); }
+
   struct Exact {
     WasmScale scale;
 

@@ -8,6 +8,7 @@ import pytest
 from cloud import nn, ops
 from cloud.compress.calibrate import channel_means, observe
 from cloud.compress.equalize import equalized
+from cloud.compress.forms import INT16
 from cloud.compress.noise import sqnr_db
 from cloud.compress.quantize import calibrated, quantize
 from cloud.compress.ranges import METHODS, Histogram, method_from_text
@@ -223,3 +224,26 @@ def test_kl_counts_all_numbers_of_a_range_without_0() -> None:
         counts[[0, -1]] += [least, 1]
         found.append(method_from_text("kl").range(Histogram(1.0, 2.0, counts)))
     assert found[0] != found[1]
+
+
+def test_least_squares_of_16_bits_cut_off_next_to_nothing() -> None:
+    seen = histogram(np.append(RNG(0).standard_normal(2_000_000), [-20, 20]))
+    assert method_from_text("mse").range(seen)[1] < 0.7 * seen.high
+    assert method_from_text("mse").range(seen, INT16.step) == (seen.low, seen.high)
+
+
+@pytest.mark.parametrize("name", ["kl", "percentile"])
+def test_methods_that_cut_are_refused_for_16_bits(name: str) -> None:
+    x = Value((symbol("batch"), 3), name="x")
+    with pytest.raises(ValueError, match=f"calibration '{name}': cuts off .* min-max or mse"):
+        calibrated(Graph((x,), (x,)), {"x": np.ones((4, 3), np.float32)}, method=name, form=INT16)
+
+
+@pytest.mark.parametrize("method", ["min-max", "mse"])
+def test_16_bits_of_samples_with_outliers_are_as_good_as_float(method: str) -> None:
+    w = frozen(RNG(1).standard_normal((8, 16)), "w")
+    graph = Graph.trace(lambda x: ops.relu(ops.linear(x, w)), (40, 16))
+    x = RNG(2).standard_normal((40, 16)).astype(np.float32)
+    x[3, 4] = 60
+    small = calibrated(graph, {"input0": x}, method=method, form=INT16).quantized().graph
+    assert sqnr_db(run(graph, x), run(small, x)) > 38

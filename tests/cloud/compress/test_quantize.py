@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lite_runtime
 from cloud import nn, ops
 from cloud.compress import quantize
 from cloud.compress.calibrate import observe, watch
+from cloud.compress.forms import INT8, INT16, Form
 from cloud.compress.noise import layer_noise, sqnr_db
 from cloud.compress.quantize import calibrated
 from cloud.interpreter import run
 from cloud.train.engine import engine_for
 from converter.passes import PASSES
 from converter.training import choose_weights
+from ir import model_file
 from ir.errors import GraphError, ShapeError
 from ir.graph import Constant, Graph, Model, Value, Weight
 from ir.quantization import half_multipliers
@@ -288,3 +291,37 @@ def test_noise_of_large_images_is_measured_on_the_same_examples() -> None:
     x = {"x": np.linspace(-1, 1, 4 << 20, dtype=np.float32).reshape(4, 1024, 1024, 1)}
     (found,) = layer_noise(calibrated(graph, x).quantized(), x)
     assert found.sqnr_db > 35
+
+
+def one_layer(multiplier: float) -> tuple[Graph, dict[str, np.ndarray]]:
+    """A layer whose sums on int16 are scaled by this much: its large input does not count."""
+    data = np.zeros((4, 16), np.float32)
+    data[:, 1] = 1
+    w = Weight(data, name="w", trainable=False)
+    x = np.zeros((6, 16), np.float32)
+    x[:, 0], x[:, 1] = 127 * multiplier, 1
+    return net_of(lambda x: ops.linear(x, w), 16), {"x": x}
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "fits"), [(1, True), (120, True), (127.9, False), (129, False), (5e3, False)]
+)
+def test_a_layer_that_16_bits_cannot_scale_stays_float(multiplier: float, fits: bool) -> None:
+    graph, x = one_layer(multiplier)
+    made = calibrated(graph, x, form=INT16).quantized()
+    want = ["quantize_16", "quantized_linear", "dequantize"] if fits else ["linear"]
+    assert op_names(made.graph) == want
+    data = model_file.write(Model({"infer": made.graph}))
+    got = lite_runtime.load(data).run(x["x"])
+    np.testing.assert_allclose(got, run(made.graph, x["x"])[0])
+    assert fits or "want one below 128" in "".join(made.unfit.values())
+
+
+@pytest.mark.parametrize("form", [INT8, INT16])
+def test_samples_next_to_nothing_leave_layers_float_or_right(form: Form) -> None:
+    graph, tiny = one_layer(1)[0], np.full((2, 16), 1e-42, np.float32)
+    graph.weights[0].data[:] = 1000  # the results have a scale in float32, of 16 bits x has none
+    made = calibrated(graph, {"x": tiny}, form=form).quantized()
+    (got,) = run(made.graph, tiny)
+    assert np.isfinite(got).all()
+    assert (form is INT16) == bool(made.unfit)

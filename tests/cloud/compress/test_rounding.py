@@ -7,7 +7,7 @@ import pytest
 
 from cloud import ops
 from cloud.compress.noise import sqnr_db
-from cloud.compress.rounding import learned, read_back, rounded
+from cloud.compress.rounding import Moments, learned, read_back, rounded
 from cloud.compress.weights import Scheme, compressed_weights
 from cloud.interpreter import run
 from ir.compression import compress, expand
@@ -87,3 +87,68 @@ def test_samples_that_are_no_numbers_say_nothing() -> None:
     x = inputs(100, 64)
     x[3, 5] = np.nan
     assert not learned(net("linear"), {"input0": x}).moments
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 64, 128, 512])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_few_rows_do_no_harm_on_fresh_data(count: int, offset: int) -> None:
+    w = weight(64, 256)
+    graph = Graph.trace(lambda x: ops.linear(x, w), (1, 256))
+    rng = np.random.default_rng(4)
+    seen, fresh = (
+        (rng.standard_normal((n, 256)) + offset).astype(np.float32) for n in (count, 2000)
+    )
+    rounding = learned(graph, {"input0": seen})
+    small = [compressed_weights(graph, Scheme(4, 32), rounding=r).graph for r in (None, rounding)]
+    plain, better = (noise(w, g, fresh) for g in small)
+    assert better < 1.01 * plain
+    assert offset == 0 or count < 8 or better < 0.8 * plain
+
+
+@pytest.mark.parametrize("count", [16, 64, 128, 512])
+def test_few_rows_that_go_together_are_a_gain_on_fresh_data(count: int) -> None:
+    w = weight(64, 256)
+    graph = Graph.trace(lambda x: ops.linear(x, w), (1, 256))
+    rounding = learned(graph, {"input0": inputs(count, 256)})
+    small = [compressed_weights(graph, Scheme(4, 32), rounding=r).graph for r in (None, rounding)]
+    plain, better = (noise(w, g, inputs(2000, 256, seed=5)) for g in small)
+    assert better < 0.75 * plain
+
+
+def noise(w: Weight, small: Graph, x: Array) -> float:
+    """Root mean square of what a layer's stored weight and its bias change on rows."""
+    node = small.nodes[-1]
+    stored, scale, bias = (None if v is None else v.data for v in node.inputs[1:])  # type: ignore[attr-defined]
+    rows = read_back(stored, scale, w.data.shape[1], node.attrs["bits"], node.attrs["group"])
+    change = x @ (rows - w.data).T + (0 if bias is None else bias)
+    return float(np.sqrt(np.mean(np.square(change))))
+
+
+@pytest.mark.parametrize("count", [2, 64, 300, 1000])
+@pytest.mark.parametrize("largest", [1, 255, 1e6])
+def test_one_example_many_times_leaves_rounding_as_it_is(count: int, largest: float) -> None:
+    w = weight(64, 256)
+    graph = Graph.trace(lambda x: ops.linear(x, w), (1, 256))
+    one = np.random.default_rng(0).uniform(0, largest, (1, 256)).astype(np.float32)
+    rounding = learned(graph, {"input0": np.repeat(one, count, 0)})
+    stored = rounding.compressed(w, w.data, 4, 32)
+    for got, want in zip(stored, compress(w.data, 4, 32), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_moments_in_parts_are_those_of_all_rows_beside_a_large_mean() -> None:
+    x = np.random.default_rng(3).standard_normal((300, 8)).astype(np.float32) + np.float32(1e4)
+    moments = Moments.none(8)
+    for part in np.split(x, [1, 1, 40, 210]):
+        moments.add(part)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(moments.mean, wide.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(moments.scatter / 300, np.cov(wide.T, bias=True), rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-42, 1e18, 3e38])
+def test_inputs_of_any_size_leave_a_layer_stored(size: float) -> None:
+    graph = net("linear")
+    x = np.full((20, 64), size, np.float32)
+    small = compressed_weights(graph, Scheme(4, 32), rounding=learned(graph, {"input0": x})).graph
+    assert [n.op.name for n in small.nodes] == ["compressed_linear"]
