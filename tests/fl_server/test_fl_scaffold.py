@@ -119,6 +119,8 @@ def transcript_of(cohort: list[int], survivors: list[int] | None) -> list[str]:
     return [json.dumps(line) for line in lines]
 
 
-def test_weighted_updates_are_refused():
+def test_weighted_and_stale_updates_are_refused():
+    with pytest.raises(SettingsError, match="max_staleness is 2, want 0 with scaffold"):
+        TaskSettings.checked(name="t", strategy="scaffold", max_staleness=2).check(LENGTH)
     with pytest.raises(SettingsError, match="max_weight is 3, want 1 with scaffold"):
         TaskSettings.checked(name="t", strategy="scaffold", max_weight=3).check(LENGTH)
