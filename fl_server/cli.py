@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fl_server.commands.operator import EXAMPLES, add_place, add_settings, show, words
+from fl_server.commands.operator import EXAMPLES, add_place, add_settings, local_of, show, words
 from fl_server.commands.timed import add_times, run_timed
 from fl_server.console import exit_code, key_of, parser_of, progress
 from fl_server.errors import MissingExtra, SettingsError
@@ -52,6 +52,13 @@ def simulate(arguments: Sequence[str] | None = None) -> int:
         choices=[stage.name.lower() for stage in Stage if stage != Stage.REVEAL],
         help="one more device vanishes after this stage; may be repeated",
     )
+    parser.add_argument(
+        "--hostile",
+        type=int,
+        default=0,
+        metavar="N",
+        help="devices that send opposites (%(default)s)",
+    )
     add_settings(parser)
     add_times(parser)
     parser.add_argument("--json", action="store_true", help="all figures")
@@ -69,6 +76,8 @@ def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespa
     if not 2 <= options.devices <= 256 or options.rounds < 1:
         given = f"{options.devices} devices and {options.rounds} rounds"
         parser.error(f"{given}, want 2 to 256 and 1 or more")
+    if not 0 <= options.hostile <= options.devices:
+        parser.error(f"--hostile {options.hostile}: want 0 to {options.devices}, the devices")
     if options.seed < 0:
         parser.error(f"--seed {options.seed}: want 0 or more")
     if options.timed and options.drop:
@@ -163,12 +172,10 @@ def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dic
 
 
 def _simulate(options: argparse.Namespace) -> int:
+    from fl_server.device.hostile import Flipped
     from fl_server.device.linear import synthetic_device
-    from fl_server.device.trainer import (
-        LiteTrainer,
-        initial_weights,
-        load_examples,
-    )
+    from fl_server.device.trainer import LiteTrainer, Trainer, load_examples
+    from fl_server.device.weights import initial_weights
     from fl_server.simulation import simulate as run
     from fl_server.timed import Learner
 
@@ -178,7 +185,7 @@ def _simulate(options: argparse.Namespace) -> int:
         if not files:
             raise SettingsError("--model needs --data, a folder with a .npz file for each device")
         model = options.model.read_bytes()
-        weights = initial_weights(model)
+        weights = initial_weights(model, local_of(options.set))
         trainers = [
             LiteTrainer(load_examples(f), options.epochs, options.batch_size, options.seed + i)
             for i, f in enumerate(files)
@@ -188,13 +195,17 @@ def _simulate(options: argparse.Namespace) -> int:
         trainers = [synthetic_device(i, seed=options.seed) for i in range(options.devices)]
     if options.timed:
         return run_timed(options, trainers, model, weights)
+    norm = float(dict(options.set).get("clip_norm", 10.0))
+    honest = len(trainers) - options.hostile
+    players: list[Trainer] = [*trainers[:honest]]
+    players += [Flipped(trainer, norm) for trainer in trainers[honest:]]
     stages = [Stage[name.upper()] for name in options.drop]
     floor = min(COHORT_FLOOR, len(trainers) - len(stages))
     if floor < COHORT_FLOOR:
         progress(f"warning: a cohort of {floor} hides nobody; {COHORT_FLOOR} is the floor")
     settings = {"join_s": 4, "share_s": 2, "vector_s": 3, "agree_s": 3, "reveal_s": 3}
     result = run(
-        trainers,
+        players,
         model,
         weights,
         rounds=options.rounds,

@@ -103,7 +103,8 @@ class CheckIn(Message):
 
 @dataclass(frozen=True)
 class Offer(Message):
-    """A round to join: what to download, how the update will be encoded, and the cohort's size."""
+    """A round to join: what to download, how the update will be encoded, the cohort's size, and the
+    plan (plan/plan.py), empty for plain training."""
 
     context: Context
     model: Digest
@@ -111,6 +112,7 @@ class Offer(Message):
     encoding: Encoding
     min_cohort: U16
     target_cohort: U16
+    plan: Annotated[bytes, Sized(512)] = b""
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,12 @@ class Operator:
 
     def evaluate(self, name: str, of: str, version: int = -1, **settings: Any) -> dict[str, Any]:
         """A task `name` that measures weights of the task `of` on devices; the status comes out."""
-        versions, model = self.versions(of), self.status(of).get("model")
+        versions, task = self.versions(of), self.status(of)
         if not -1 <= version < len(versions):
             raise SettingsError(f"task {of} has weights 0 to {len(versions) - 1}, not {version}")
-        digests = {"model": model, "weights": versions[version]["digest"]}
+        local = task.get("settings", {}).get("local")
+        settings = ({"local": local} if local else {}) | settings
+        digests = {"model": task.get("model"), "weights": versions[version]["digest"]}
         body = {"name": name, "kind": "evaluate", **settings}
         return self._json(STATUS, "POST", "/admin/tasks", params=digests, json=body)
 

@@ -30,12 +30,21 @@ class Privacy:
     """The noise of a task, and how much may be spent.
 
     noise_multiplier: the noise's standard deviation over the sensitivity of the sum · delta: the
-    chance with which more may be told · epsilon: the budget, infinite without one
+    chance with which more may be told · epsilon: the budget, infinite without one · count_noise:
+    the deviation of the noise in the number of updates within the clip norm, infinite where that
+    number is not used
     """
 
     noise_multiplier: float
     delta: float
     epsilon: float = math.inf
+    count_noise: float = math.inf
+
+    @property
+    def release(self) -> float:
+        """The noise multiplier of all that one round releases: the sum, and the count, which one
+        device changes by 1 at the most."""
+        return 1 / math.sqrt(self.noise_multiplier**-2 + self.count_noise**-2)
 
     def spent(self, noises: Sequence[float]) -> float:
         """The epsilon at `delta` of releases with these noise multipliers.     raises MissingExtra
@@ -64,7 +73,7 @@ class Privacy:
         if self.noise_multiplier < LEAST_NOISE:
             given = f"noise_multiplier is {self.noise_multiplier}"
             raise SettingsError(f"{given}, want 0 or at least {LEAST_NOISE}")
-        spent = self.spent([self.noise_multiplier])
+        spent = self.spent([self.release])
         if spent > self.epsilon:
             raise SettingsError(f"epsilon is {self.epsilon}, and one round spends {spent:.3g}")
         wanted = DEVIATIONS * self.deviation(encoding, fewest)
@@ -74,7 +83,7 @@ class Privacy:
 
     def allows_after(self, noises: Sequence[float]) -> bool:
         """Whether one more release is within the budget."""
-        spent = self.spent([*noises, self.noise_multiplier])
+        spent = self.spent([*noises, self.release])
         return spent <= self.epsilon
 
     def deviation(self, encoding: Encoding, survivors: int) -> float:
@@ -93,6 +102,14 @@ class Privacy:
         period = 2 * encoding.clip_value * 2.0**params.ring_bits / (encoding.top * mean.weight)
         delta = np.mod(mean.delta + noise + period / 2, period) - period / 2
         return replace(mean, delta=delta)
+
+    def noisy_count(self, mean: Mean, params: Params, random: RandomBytes) -> float:
+        """How many updates were within the clip norm, with noise; it wraps around as the sum does,
+        and what is read of it is near the middle of what it can be."""
+        noise = self.count_noise * float(gaussian(random(KEY_SIZE), 1)[0])
+        half, middle = 2 ** (params.ring_bits - 1), mean.clients // 2
+        count = (mean.within_clip - middle + half) % (2 * half) - half
+        return float(middle + (count + noise + half) % (2 * half) - half)
 
 
 def sensitivity(encoding: Encoding) -> float:

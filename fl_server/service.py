@@ -17,6 +17,7 @@ from fl_server.rounds.bell import Bell
 from fl_server.rounds.rounds import Rounds
 from fl_server.rounds.uploads import Uploads
 from fl_server.settings import Settings
+from fl_server.storage.differences import Differences
 from fl_server.storage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Service:
         self.by_client = Buckets(settings.client_rate_per_s, bursts[1], time.monotonic)
         self.rounds = Rounds(self.store, self.clients, settings)
         self.uploads = Uploads(self.rounds, self.store)
+        self.differences = Differences(self.store)
         self.blobs = Blobs(self.store, self.rounds.tasks, settings.tenant)
         self.bell = Bell()
         self.rounds.on_change(self.bell.ring)

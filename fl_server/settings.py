@@ -8,24 +8,30 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
+from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
 from fl_server.errors import ModulusTooSmall, SettingsError
+from fl_server.plan.plan import MOST_LOCAL_BYTES, Plan
 from fl_server.privacy import Privacy
 from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.messages import MOST_CLIENTS
 from fl_server.secagg.params import Encoding
-from fl_server.secagg.policy import COHORT_FLOOR
+from fl_server.secagg.policy import COHORT_FLOOR, Policy
 from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
+from fl_server.strategy.robust import needed
+
+# Beside the noise of the sum: the count then costs a thirtieth more.
+_COUNT_NOISE = 4.0
 
 _log = logging.getLogger(__name__)
 
@@ -117,12 +123,29 @@ class TaskSettings(BaseModel):
     shard_size: int = Field(default=SHARD_SIZE, ge=3, le=MOST_SHARES + 1)
     graph: Literal["shards", "sparse"] = "shards"
     max_failures: int = Field(default=10, ge=0)
-    strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"] = "fedavg"
+    strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "scaffold"] = (
+        "fedavg"
+    )
     # Of the strategy; what is None is the strategy's own default.
     learning_rate: float | None = Field(default=None, gt=0, le=100)
     momentum: float | None = Field(default=None, ge=0, lt=1)
     beta2: float | None = Field(default=None, ge=0, lt=1)
     tau: float | None = Field(default=None, gt=0, le=1)
+    # Of SCAFFOLD: all devices that there are, and what changes of control variates are sent times.
+    devices: int | None = Field(default=None, ge=2)
+    control_scale: float = Field(default=1.0, gt=0, le=1e6)
+    # What is made of the sums of shards, or of the updates of devices where there are no masks, so
+    # many of which may be hostile.
+    rule: Literal["mean", "median", "trimmed_mean", "krum", "multi_krum"] = "mean"
+    hostile: int = Field(default=1, ge=0)
+    # Whether the server sees sums alone, or, of devices that allow it, each update.
+    aggregation: Literal["secure", "unmasked"] = "secure"
+    # Patterns of the names of weights that stay on devices, with commas between them.
+    local: tuple[str, ...] = ()
+    # The share of coordinates that devices send, others in each round; and whether the vector is
+    # rotated at random before.
+    kept: float = Field(default=1.0, gt=0, le=1)
+    rotate: bool = False
     # Differential privacy, where there is noise.
     noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -132,6 +155,11 @@ class TaskSettings(BaseModel):
     clip_norm: float = Field(default=10.0, gt=0)
     clip_value: float = Field(default=1.0, gt=0)
     loss_cap: float = Field(default=10.0, gt=0)
+    # The clip norm follows this quantile of updates' norms; clip_value keeps its ratio to it. Where
+    # there is noise, the count of updates within it has some of this deviation.
+    clip_quantile: float | None = Field(default=None, gt=0, lt=1)
+    clip_rate: float = Field(default=0.2, gt=0, le=2)
+    clip_noise: float | None = Field(default=None, gt=0)
     join_s: float = Field(default=600.0, gt=0, le=7 * 86400)
     share_s: float = Field(default=30.0, gt=0, le=86400)
     vector_s: float = Field(default=120.0, gt=0, le=86400)
@@ -158,6 +186,11 @@ class TaskSettings(BaseModel):
     def _of_tasks_before_there_were_others(cls, name: Any) -> Any:
         return "fedavg" if name == "average" else name
 
+    @field_validator("local", mode="before")
+    @classmethod
+    def _of_one_text(cls, given: Any) -> Any:
+        return tuple(filter(None, given.split(","))) if isinstance(given, str) else given
+
     @field_validator("population", "tenant")
     @classmethod
     def _is_name(cls, name: str) -> str:
@@ -178,7 +211,7 @@ class TaskSettings(BaseModel):
 
     def make_strategy(self) -> Strategy:
         """What turns a mean update into the next weights.     raises SettingsError"""
-        names = ("learning_rate", "momentum", "beta2", "tau")
+        names = ("learning_rate", "momentum", "beta2", "tau", "devices")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         make = STRATEGIES[self.strategy]
         takes = inspect.signature(make).parameters
@@ -194,7 +227,19 @@ class TaskSettings(BaseModel):
         if not self.noise_multiplier:
             return None
         epsilon = math.inf if self.epsilon is None else self.epsilon
-        return Privacy(self.noise_multiplier, self.delta, epsilon)
+        count = math.inf
+        if self.clip_quantile is not None:
+            count = self.clip_noise or _COUNT_NOISE * self.noise_multiplier
+        return Privacy(self.noise_multiplier, self.delta, epsilon, count)
+
+    @property
+    def adaptive_clip(self) -> AdaptiveClip | None:
+        """What the clip norm follows, None where it stays. It stays within what devices take."""
+        if self.clip_quantile is None:
+            return None
+        most = min(Policy.clip_norm, Policy.clip_value * self.clip_norm / self.clip_value)
+        most = max(most, self.clip_norm)
+        return AdaptiveClip(self.clip_quantile, self.clip_rate, self.clip_norm, most)
 
     @property
     def selected(self) -> int:
@@ -206,7 +251,8 @@ class TaskSettings(BaseModel):
         """How a cohort becomes sessions; noise is made for one sum, and so for one of them."""
         sparse = self.graph == "sparse"
         one = sparse or self.noise_multiplier > 0
-        return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse)
+        masked = self.aggregation == "secure"
+        return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse, masked)
 
     def suits(self, device: Conditions) -> bool:
         """Whether a device may be asked."""
@@ -218,14 +264,32 @@ class TaskSettings(BaseModel):
             and (device.app_version or 0) >= self.min_app_version
         )
 
-    def encoding(self, length: int) -> Encoding:
-        """How an update of weights of `length` is encoded; an evaluation has metrics alone."""
+    def plan(self, moments: bytes = b"") -> Plan:
+        """What devices are asked for; moments: the digest of what the strategy keeps."""
+        if self.kind == "evaluate":
+            return Plan(local="\n".join(self.local), unmasked=int(self.aggregation == "unmasked"))
+        plan = Plan(
+            unmasked=int(self.aggregation == "unmasked"),
+            local="\n".join(self.local),
+            kept=self.kept,
+            rotated=int(self.rotate),
+        )
+        if self.strategy != "scaffold":
+            return plan
+        return replace(plan, control_scale=self.control_scale, controls=moments)
+
+    def encoding(self, length: int, clip_norm: float | None = None) -> Encoding:
+        """How an update of weights of `length` is encoded; an evaluation has metrics alone.
+
+        clip_norm: of the round, where it is another than the first
+        """
+        norm = self.clip_norm if clip_norm is None else clip_norm
         return Encoding(
-            length=length if self.kind == "train" else 0,
+            length=self.plan().sent(length) if self.kind == "train" else 0,
             value_bits=self.value_bits,
             max_weight=self.max_weight,
-            clip_norm=self.clip_norm,
-            clip_value=self.clip_value,
+            clip_norm=norm,
+            clip_value=self.clip_value * (norm / self.clip_norm),
             loss_cap=self.loss_cap,
         )
 
@@ -261,6 +325,14 @@ class TaskSettings(BaseModel):
         for warning in self.warnings():
             _log.warning("task %s: %s", self.name, warning)
         self.make_strategy()
+        if self.strategy == "scaffold" and self.max_weight != 1:
+            raise SettingsError(f"max_weight is {self.max_weight}, want 1 with scaffold")
+        if self.strategy == "scaffold" and self.max_staleness:
+            # The server's variate is the mean of the devices' where every sum counts whole.
+            raise SettingsError(f"max_staleness is {self.max_staleness}, want 0 with scaffold")
+        if self.strategy == "scaffold" and self.kept < 1:
+            # What is sent counts 1 / kept times, which control variates would not settle under.
+            raise SettingsError(f"kept is {self.kept}, want 1 with scaffold")
         if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
             raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
@@ -271,6 +343,27 @@ class TaskSettings(BaseModel):
             raise SettingsError(str(error)) from None
         self._check_selection(length)
         self._check_privacy(length)
+        self._check_rule()
+        if sum(len(pattern.encode()) + 1 for pattern in self.local) > MOST_LOCAL_BYTES:
+            raise SettingsError(f"local has more than {MOST_LOCAL_BYTES} bytes")
+
+    def _check_rule(self) -> None:
+        """raises SettingsError"""
+        if self.aggregation == "unmasked" and (self.graph == "sparse" or self.privacy):
+            raise SettingsError(
+                "aggregation is unmasked, want no sparse graph and no noise with it"
+            )
+        if self.rule == "mean":
+            return
+        if self.privacy or self.max_weight != 1:
+            raise SettingsError(f"rule is {self.rule}, want no noise and max_weight 1 with it")
+        masked, clients = self.aggregation == "secure", self.min_cohort
+        sums = self.layout.shards(clients) if masked else clients
+        if sums < (want := needed(self.rule, self.hostile)):
+            what = "shards of the smallest cohort" if masked else "devices"
+            raise SettingsError(
+                f"{sums} {what}, {self.rule} against {self.hostile} hostile ones needs {want}"
+            )
 
     def _check_selection(self, length: int) -> None:
         """raises SettingsError"""
@@ -283,6 +376,10 @@ class TaskSettings(BaseModel):
 
     def _check_privacy(self, length: int) -> None:
         """raises SettingsError, MissingExtra"""
+        if self.clip_noise is not None and (self.clip_quantile is None or self.privacy is None):
+            raise SettingsError("clip_noise is set, want clip_quantile and noise_multiplier")
+        if self.clip_quantile is not None and self.kind == "evaluate":
+            raise SettingsError("an evaluation has no clip norm, want no clip_quantile")
         if self.privacy is None:
             if self.epsilon is not None:
                 raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")

@@ -79,7 +79,7 @@ def simulate(
                     trainer,
                     server.authority,
                     server.enrol_token,
-                    policy=Policy(cohort_floor),
+                    policy=Policy(cohort_floor, unmasked=chosen.get("aggregation") == "unmasked"),
                     stop_after=stop_after.get(i),
                     stop=stop,
                 )

@@ -21,7 +21,8 @@ import lite_runtime as lite
 from examples.watch.data import DeviceData, Windows
 from examples.watch.server import Server, serving
 from fl_server.device import Device, Report
-from fl_server.device.trainer import LiteTrainer, assign, initial_weights, save_model
+from fl_server.device.trainer import LiteTrainer
+from fl_server.device.weights import assign, initial_weights, save_model
 from fl_server.errors import FlError
 from fl_server.operator import Operator, rounds_over
 from fl_server.secagg.policy import COHORT_FLOOR

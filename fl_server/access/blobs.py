@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 from fl_server.errors import NotFound
 from fl_server.rounds.tasks import Tasks
 from fl_server.storage.store import Store
-from fl_server.storage.tables import uploads, weights
+from fl_server.storage.tables import moments, uploads, weights
 
 
 class Blobs:
@@ -49,10 +49,16 @@ class Blobs:
         return db.execute(select(uploads).where(this)).first() is not None
 
     def _named(self, db: Connection, tenant: str, digest: bytes) -> bool:
-        """Whether a task of the tenant has it as its model, or as a version of its weights."""
+        """Whether a task of the tenant has it as its model, as a version of its weights, or as a
+        control variate that its plan names."""
         holders = set(db.scalars(select(weights.c.task).where(weights.c.digest == digest)))
+        besides = set(db.scalars(select(moments.c.task).where(moments.c.digest == digest)))
         return any(
-            (task.model == digest or task.name in holders)
+            (
+                task.model == digest
+                or task.name in holders
+                or (task.name in besides and task.settings.plan(digest).controls == digest)
+            )
             and (task.settings.tenant or self._own) == tenant
             for task in self._tasks.all(db)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,9 +204,9 @@ def _create_task(options: argparse.Namespace) -> int:
     if options.weights:
         weights = weights_vector(options.weights.read_bytes())
     else:
-        from fl_server.device.trainer import initial_weights
+        from fl_server.device.weights import initial_weights
 
-        weights = initial_weights(model)
+        weights = initial_weights(model, local_of(options.set))
     settings = {"rounds": options.rounds, **dict(options.set)}
     with _operator(options) as operator:
         status = operator.create_task(options.name, model, weights, **settings)
@@ -246,6 +246,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of the task (docs/federated.md lists them); may be repeated",
     )
+
+
+def local_of(settings: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
+    """The patterns of weights that stay on devices.     raises SettingsError"""
+    from fl_server.settings import TaskSettings
+
+    return TaskSettings.checked(name="any", **dict(settings)).local
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -310,7 +317,7 @@ def show(status: dict[str, Any], as_json: bool) -> None:
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"
-            for name in ("loss", "correct", "examples", "survivors", "clients")
+            for name in ("loss", "correct", "examples", "survivors", "clients", "clip_norm")
             if name in entry
         )
         print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))

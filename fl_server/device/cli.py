@@ -73,6 +73,9 @@ def client(arguments: Sequence[str] | None = None) -> int:
         help="fewest clients to be summed with (%(default)s); lower is for tests only",
     )
     parser.add_argument(
+        "--unmasked", action="store_true", help="let the server see updates, if a task asks to"
+    )
+    parser.add_argument(
         "--stop-after",
         choices=[stage.name.lower() for stage in Stage if stage != Stage.REVEAL],
         help="vanish after this stage, to try drop-outs",
@@ -102,7 +105,7 @@ def _client(options: argparse.Namespace) -> int:
         key_of(options.authority),
         options.enrol_token,
         options.population,
-        Policy(options.cohort_floor),
+        Policy(options.cohort_floor, unmasked=options.unmasked),
         Stage[options.stop_after.upper()] if options.stop_after else None,
         tell=progress,
         conditions=lambda: conditions,

@@ -25,12 +25,14 @@ from fl_server.device.journal import (
     load_identity,
     lock_folder,
 )
-from fl_server.device.trainer import Measures, Trainer
+from fl_server.device.learning import Learning
+from fl_server.device.trainer import Trainer
 from fl_server.errors import (
     BadCertificate,
     CohortTooSmall,
     EncodingMismatch,
     FlError,
+    Malformed,
     ModelMismatch,
     ServerRefused,
     ServerUnreachable,
@@ -38,14 +40,14 @@ from fl_server.errors import (
     StaleRound,
     TrainingFailed,
 )
+from fl_server.plan.plan import Plan
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update
-from fl_server.secagg.keys import RandomBytes, model_digest
+from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.policy import Policy
 from fl_server.secagg.run import Stage
 from fl_server.storage.files import write_file
-from fl_server.storage.weights import digest_of, weights_vector
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +104,6 @@ class Device:
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._trainer = trainer
         self._authority = authority
         self._enrol_token = enrol_token
         self._population = population
@@ -120,6 +121,7 @@ class Device:
             self._identity = load_identity(self.folder, random)
             self._journal = Journal(self.folder / "journal.json")
             self._http = Http(server, self._identity, patience_s, self._stop, tls)
+            self._learning = Learning(trainer, self._http, self.folder)
             chain = self.folder / "handovers"
             if chain.exists():
                 self._authority = follow(authority, parse_chain(chain.read_bytes()))
@@ -238,10 +240,12 @@ class Device:
             return False
         self._tried.add(place)
         try:
-            self._policy.check_offer(offer.min_cohort, offer.encoding)
+            unmasked = bool(Plan.of(offer.plan).unmasked)
+            self._policy.check_offer(offer.min_cohort, offer.encoding, unmasked)
+            self._learning.check(offer.plan)
             self._journal.check_unspent(offer.context.task, offer.context.model)
             self._journal.check_newer(offer.context.task, offer.context.round)
-        except (CohortTooSmall, EncodingMismatch, SpentUpdate, StaleRound) as error:
+        except (CohortTooSmall, EncodingMismatch, Malformed, SpentUpdate, StaleRound) as error:
             _log.info("device %d: offer declined: %s", self.id, error)
             self._tell(f"round {place[1]} of {place[0]} declined: {error}")
             return False
@@ -269,31 +273,22 @@ class Device:
 
     def _train(self, offer: wire.Offer, report: Report) -> Update:
         with _timed(report, "download"):
-            model = self._model(offer.model)
-            weights = self._download(offer.weights)
-        if offer.context.model != model_digest(offer.model, offer.weights):
-            raise ModelMismatch("the offer's digest is not that of its model and weights")
-        start = weights_vector(weights)
-        work = self._trainer.train
-        if offer.encoding.length == 0 and isinstance(self._trainer, Measures):
-            work = self._trainer.measure
-        elif start.size != offer.encoding.length:
-            raise EncodingMismatch(f"{offer.encoding.length} weights offered, {start.size} sent")
+            fetched = self._learning.fetch(offer)
         with _timed(report, "train"):
-            try:
-                update = work(start, model)
-            except Exception as error:
-                raise TrainingFailed(f"{type(error).__name__}: {error}") from error
+            update = self._learning.learn(offer, self.id, *fetched)
         report.loss = update.loss
         return update
 
     def _aggregate(self, offer: wire.Offer, update: Update, report: Report) -> None:
         """Join the round that was offered; where it has filled, one on the same weights."""
         assert self._member is not None, "only enrolled devices are offered rounds"
+        unmasked = self._policy.unmasked and bool(Plan.of(offer.plan).unmasked)
+        policy = replace(self._policy, unmasked=unmasked)
         later: wire.Offer | None = offer
         while later is not None:
             offer, report.round = later, later.context.round
-            arguments = offer.context, offer.encoding, self._policy, self._journal, self._random
+            arguments = offer.context, offer.encoding, policy, self._journal, self._random
+            self._learning.joins(offer)
             joined = join(self._member, *arguments)
             self._tell(
                 f"joining round {report.round} of {report.task}, which waits for "
@@ -374,22 +369,6 @@ class Device:
         if stage == self._stop_after:
             report.outcome = "stopped"
         return stage == self._stop_after
-
-    def _model(self, digest: bytes) -> bytes:
-        path = self.folder / "models" / digest.hex()
-        if not path.exists():
-            write_file(path, self._download(digest))
-        model = path.read_bytes()
-        if digest_of(model) != digest:
-            path.unlink()
-            raise ModelMismatch(f"the kept model {digest.hex()[:12]} is damaged; it is removed")
-        return model
-
-    def _download(self, digest: bytes) -> bytes:
-        data = self._http.call("GET", f"/models/{digest.hex()}") or b""
-        if digest_of(data) != digest:
-            raise ModelMismatch(f"what the server sent does not have digest {digest.hex()[:12]}")
-        return data
 
 
 def _finished_without_me(error: FlError, report: Report) -> bool:

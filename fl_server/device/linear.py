@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fl_server.device.trainer import Trained, Work
+from fl_server.errors import SettingsError
 from fl_server.secagg.encode import Floats, Update
 
 
@@ -18,20 +20,39 @@ class LinearTrainer:
 
     def train(self, weights: Floats, model: bytes) -> Update:
         """Some steps from the global weights; the model's bytes carry nothing here."""
+        return self.follow(weights, model, Work()).update
+
+    def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
+        """Steps whose gradients are corrected.     raises SettingsError: no weight has a name"""
+        _check_unnamed(work)
+        correction = 0.0 if work.correction is None else work.correction
         w = weights.astype(np.float64)
         loss = self.loss(w)
         for _ in range(self._steps):
-            w -= self._rate * self._x.T @ (self._x @ w - self._y) / len(self._y)
+            gradient = self._x.T @ (self._x @ w - self._y) / len(self._y)
+            w -= self._rate * (gradient + correction)
         delta = (w - weights).astype(np.float32)
-        return Update(delta=delta, loss=loss, examples=len(self._y))
+        update = Update(delta=delta, loss=loss, examples=len(self._y))
+        return Trained(update, self._steps * self._rate)
 
     def measure(self, weights: Floats, model: bytes) -> Update:
         """How well the global weights do; no coordinate of an update."""
         return Update(np.zeros(0, np.float32), loss=self.loss(weights), examples=len(self._y))
 
+    def measure_own(self, weights: Floats, model: bytes, work: Work) -> Update:
+        """As `measure`.     raises SettingsError: no weight has a name"""
+        _check_unnamed(work)
+        return self.measure(weights, model)
+
     def loss(self, w: np.ndarray[tuple[int], np.dtype[np.float64]] | Floats) -> float:
         """The mean squared error, halved."""
         return float(np.mean((self._x @ w - self._y) ** 2) / 2)
+
+
+def _check_unnamed(work: Work) -> None:
+    """raises SettingsError"""
+    if work.local:
+        raise SettingsError(f"local {', '.join(work.local)}: a linear model names no weights")
 
 
 def synthetic_device(

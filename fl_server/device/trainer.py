@@ -1,20 +1,18 @@
-"""Training on the device. The only place of this package that knows the lite runtime.
-
-The global weights travel as one float32 vector: the trainable weights of the model, flattened, in
-the order of their sorted names.
-"""
+"""Training on the device: what a trainer is, and the one that runs a model on the lite runtime."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from fl_server.errors import EncodingError, MissingRuntime, SettingsError
+from fl_server.device.weights import assign, flatten, load_session, runtime, split_names
+from fl_server.errors import SettingsError
 from fl_server.secagg.encode import Floats, Update
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -40,6 +38,48 @@ class Measures(Protocol):
 
     def measure(self, weights: Floats, model: bytes) -> Update:
         """Loss and counts of the device's examples, and an update of no coordinates."""
+        ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a plan asks of local training.
+
+    correction: float32 [d], added to the gradient of every step, None for nothing · local: patterns
+    of the names of weights that stay on the device (FedPer) · own: float32, those weights, None
+    where the model's are still the device's
+    """
+
+    correction: Floats | None = None
+    local: Sequence[str] = ()
+    own: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """update: of the shared weights · travel: the sum of the rates of all local steps, K eta where
+    they are all alike · own: float32, the weights that stay on the device
+    """
+
+    update: Update
+    travel: float
+    own: Floats = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A trainer that can do what a plan asks for."""
+
+    def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
+        """As `train`; weights: float32 [d], without those that stay on the device.
+
+        Karimireddy 2020 for the correction, Arivazhagan 2019 ("Federated learning with
+        personalization layers") for local weights. raises SettingsError where it cannot
+        """
+        ...
+
+    def measure_own(self, weights: Floats, model: bytes, work: Work) -> Update:
+        """As `Measures.measure`, with the device's own weights where some are local."""
         ...
 
 
@@ -102,20 +142,33 @@ class LiteTrainer:
 
     def train(self, weights: Floats, model: bytes) -> Update:
         """Some epochs from the global weights; loss and correct answers are those before them."""
-        session = self._open(model, weights)
+        return self.follow(weights, model, Work()).update
+
+    def follow(self, weights: Floats, model: bytes, work: Work) -> Trained:
+        """As `train`; the correction is applied beside the step, which with SGD is the gradient
+        step on both.     raises SettingsError where the model's rate is not an input"""
+        session = self._open(model, weights, work)
+        shared, own = split_names(session, work.local)
+        if work.correction is not None and not self._rate_input(session):
+            raise SettingsError("a correction needs a `train` entry that takes a learning rate")
         loss, correct = self._measure(session)
-        first_losses = self._fit(session)
-        return Update(
-            delta=flatten(session) - weights,
+        first_losses, travel = self._fit(session, work.correction, shared)
+        update = Update(
+            delta=flatten(session, shared) - weights,
             weight=self._size if self._weight == "examples" else 1,
             loss=float(np.mean(first_losses)) if loss is None else loss,
             correct=correct,
             examples=self._size,
         )
+        return Trained(update, travel, flatten(session, own))
 
     def measure(self, weights: Floats, model: bytes) -> Update:
         """Loss and correct answers of the global weights; no coordinate of an update."""
-        loss, correct = self._measure(self._open(model, weights))
+        return self.measure_own(weights, model, Work())
+
+    def measure_own(self, weights: Floats, model: bytes, work: Work) -> Update:
+        """As `measure`, with the device's own weights where some are local."""
+        loss, correct = self._measure(self._open(model, weights, work))
         return Update(
             delta=np.zeros(0, np.float32),
             weight=self._size if self._weight == "examples" else 1,
@@ -124,9 +177,10 @@ class LiteTrainer:
             examples=self._size,
         )
 
-    def evaluate(self, weights: Floats, model: bytes) -> float:
-        """The share of the device's examples that these weights get right."""
-        return self._measure(self._open(model, weights))[1] / self._size
+    def evaluate(self, weights: Floats, model: bytes, work: Work | None = None) -> float:
+        """The share of the device's examples that these weights get right, with the device's own
+        where some are local."""
+        return self._measure(self._open(model, weights, work))[1] / self._size
 
     def personalise(self, weights: Floats, model: bytes, path: str) -> None:
         """Train on from the global weights and save the model for this device alone."""
@@ -134,34 +188,47 @@ class LiteTrainer:
         self._fit(session)
         session.save(path)
 
-    def _open(self, model: bytes, weights: Floats) -> Any:
-        session = _load(model, self._threads, **self._limits)
-        assign(session, weights)
+    def _open(self, model: bytes, weights: Floats, work: Work | None = None) -> Any:
+        session, work = load_session(model, self._threads, **self._limits), work or Work()
+        shared, own = split_names(session, work.local)
+        assign(session, weights, shared)
+        if work.own is not None:
+            assign(session, work.own, own)
         return session
 
-    def _fit(self, session: Any) -> list[float]:
-        """Train in place; the losses of the first epoch come out."""
+    def _fit(
+        self,
+        session: Any,
+        correction: Floats | None = None,
+        shared: Sequence[str] | None = None,
+    ) -> tuple[list[float], float]:
+        """Train in place; the losses of the first epoch and the sum of all rates come out."""
         # A new order each round, yet the same one whenever the run is repeated.
         rng = np.random.default_rng([self._seed, self._rounds])
         self._rounds += 1
-        rate, start_at = self._rate_input(session), flatten(session)
+        rate, start_at = self._rate_input(session), flatten(session, shared)
         if self._proximal and not rate:
             raise SettingsError("proximal needs a model whose `train` entry takes a learning rate")
         session.resize({self._batch_symbol: self._batch_size})
-        losses = []
+        losses, travel = [], 0.0
         for epoch in range(self._epochs):
             order = rng.permutation(self._size)
             # A last batch that is not full is left out; another order brings its examples in.
             for start in range(0, self._size - self._batch_size + 1, self._batch_size):
                 batch = self._examples(order[start : start + self._batch_size])
-                before = flatten(session) if self._proximal else start_at
+                before = flatten(session, shared) if self._proximal else start_at
                 result = session.run({**batch, **rate}, entry="train")
                 if self._proximal:
                     share = self._proximal * rate[_RATE]
-                    assign(session, flatten(session) - share * (before - start_at))
+                    held = flatten(session, shared) - share * (before - start_at)
+                    assign(session, held, shared)
+                if correction is not None:
+                    moved = flatten(session, shared) - rate[_RATE] * correction
+                    assign(session, moved, shared)
+                travel += float(rate.get(_RATE, 0.0))
                 if epoch == 0:
                     losses.append(float(np.mean(result["loss"])))
-        return losses
+        return losses, travel
 
     def _rate_input(self, session: Any) -> dict[str, npt.NDArray[np.float32]]:
         """The learning rate, where the entry takes one: the device's own, else the model's."""
@@ -204,58 +271,9 @@ class LiteTrainer:
 
 def load_examples(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz file by name.     raises SettingsError, OSError"""
-    runtime = _runtime()
+    lite = runtime()
     try:
-        arrays: dict[str, npt.NDArray[Any]] = runtime.files.read_arrays(path)
-    except runtime.LiteError as error:
+        arrays: dict[str, npt.NDArray[Any]] = lite.files.read_arrays(path)
+    except lite.LiteError as error:
         raise SettingsError(str(error)) from None
     return arrays
-
-
-def initial_weights(model: bytes) -> Floats:
-    """The trainable weights in a .ms file     -> float32 [d]"""
-    return flatten(_load(model, 1))
-
-
-def save_model(model: bytes, weights: Floats, path: str) -> None:
-    """Write the .ms file of a model with these global weights."""
-    session = _load(model, 1)
-    assign(session, weights)
-    session.save(path)
-
-
-def flatten(session: Any) -> Floats:
-    """The trainable weights of a session as one vector     -> float32 [d]"""
-    named: Mapping[str, Floats] = session.weights(trainable=True)
-    parts = [np.asarray(named[name], np.float32).ravel() for name in sorted(named)]
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
-
-
-def assign(session: Any, weights: Floats) -> None:
-    """Set the trainable weights of a session from one vector.     raises EncodingError"""
-    named: Mapping[str, Floats] = session.weights(trainable=True)
-    total = sum(array.size for array in named.values())
-    if weights.shape != (total,):
-        raise EncodingError(f"weights of shape {list(weights.shape)} for {total} trainable values")
-    parts, start = {}, 0
-    for name in sorted(named):
-        size, shape = named[name].size, named[name].shape
-        parts[name] = np.ascontiguousarray(weights[start : start + size], np.float32).reshape(shape)
-        start += size
-    session.set_weights(parts)
-
-
-def _load(model: bytes, threads: int, **limits: float) -> Any:
-    runtime = _runtime()
-    try:
-        return runtime.load(model, threads=threads, **limits)
-    except runtime.LiteError as error:
-        raise SettingsError(f"the model does not load: {error}") from None
-
-
-def _runtime() -> Any:
-    try:
-        import lite_runtime.files
-    except ImportError as error:
-        raise MissingRuntime(f"the lite runtime is not built: {error}") from None
-    return lite_runtime

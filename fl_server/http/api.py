@@ -160,6 +160,10 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
         caller, _ = await _called(service, request)
         wanted = digest_in(digest)
         await asyncio.to_thread(service.blobs.check_device, wanted, caller.tenant)
+        if base := request.query_params.get("base"):
+            known = digest_in(base)
+            await asyncio.to_thread(service.blobs.check_device, known, caller.tenant)
+            return binary(await asyncio.to_thread(service.differences.of, known, wanted))
         return await asyncio.to_thread(_blob, service, request, wanted)
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fl_server.errors import ProtocolError
+from fl_server.plan.plan import Plan
 from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.cohort import Cohort, ShardedStage, split
 from fl_server.secagg.messages import Context
@@ -26,6 +27,7 @@ class LiveRound:
         task: TaskSettings,
         context: Context,
         encoding: Encoding,
+        plan: Plan,
         model: bytes,
         weights: bytes,
         server_nonce: bytes,
@@ -35,6 +37,7 @@ class LiveRound:
         self.task = task
         self.context = context
         self.encoding = encoding
+        self.plan = plan
         self.model = model
         self.weights = weights
         self.server_nonce = server_nonce

@@ -208,6 +208,14 @@ def last_summary(db: Connection, task: str) -> dict[str, Any]:
     return found
 
 
+def next_clip_norm(db: Connection, task: str, number: int) -> float | None:
+    """The clip norm of updates of the weights that a round made; None if it does not say."""
+    this = (table.c.task == task) & (table.c.number == number)
+    text = db.scalar(select(table.c.summary).where(this))
+    found: float | None = json.loads(text or "{}").get("next_clip_norm")
+    return found
+
+
 def bytes_up(db: Connection, live: LiveRound) -> int:
     """The bytes of all messages that a round has taken."""
     whole = select(func.sum(func.length(messages.c.body))).where(

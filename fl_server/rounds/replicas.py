@@ -17,6 +17,7 @@ from fl_server.secagg.certificate import RevocationList
 from fl_server.secagg.messages import Context
 from fl_server.settings import Settings
 from fl_server.storage.store import Store
+from fl_server.storage.weights import Weights
 
 
 class Replicas:
@@ -25,6 +26,7 @@ class Replicas:
 
     def __init__(self, store: Store, clients: Clients, settings: Settings) -> None:
         self._store = store
+        self._weights = Weights(store)
         self._clients = clients
         self._settings = settings
         self._rounds: dict[tuple[str, int], LiveRound] = {}
@@ -45,14 +47,16 @@ class Replicas:
         raises FlError where what is kept makes no round
         """
         place = task.name, row.number
-        live = self._rounds.pop(place, None) or self.blank(task, row)
+        live = self._rounds.pop(place, None) or self.blank(task, row, db)
         self._catch_up(db, live, row)
         self._rounds[place] = live
         return live
 
-    def blank(self, task: Task, row: Row[Any]) -> LiveRound:
+    def blank(self, task: Task, row: Row[Any], db: Connection) -> LiveRound:
         """The round of a row without its messages."""
         length = self._store.blob_size(row.weights) // 4
+        begun = self._weights.version_of(task.name, row.weights, db)
+        clip = record.next_clip_norm(db, task.name, begun.round)
         context = Context(
             tenant=task.settings.tenant or self._settings.tenant,
             population=task.settings.population,
@@ -63,7 +67,8 @@ class Replicas:
         return LiveRound(
             task.settings,
             context,
-            task.settings.encoding(length),
+            task.settings.encoding(length, clip),
+            task.settings.plan(begun.moments),
             task.model,
             row.weights,
             row.server_nonce,

@@ -234,7 +234,7 @@ class Rounds:
             if task is None or not self._may_offer(db, task, row, caller):
                 continue
             try:
-                offer = _offer(self._replicas.blank(task, row))
+                offer = _offer(self._replicas.blank(task, row, db))
             except FlError as error:  # there may be another task
                 _log.error("task %s cannot be offered: %s", row.task, error)
             else:
@@ -320,7 +320,7 @@ class Rounds:
         if not task.settings.max_staleness or not self._is_for(task, caller):
             raise gone
         with self._desk.turn(row.task) as turn:
-            offer = _offer(self._replicas.blank(task, turn.buffer_for(row)))
+            offer = _offer(turn.blank(turn.buffer_for(row)))
         return self._reply(wire.OFFER, offer.to_bytes())
 
     def _receive(
@@ -382,4 +382,5 @@ def _session_of(live: LiveRound, client: int) -> Session:
 def _offer(live: LiveRound) -> wire.Offer:
     least, most = live.task.min_cohort, live.task.selected
     sizes = live.task.layout.least_shard(least, most), most
-    return wire.Offer(live.context, live.model, live.weights, live.encoding, *sizes)
+    what = live.context, live.model, live.weights, live.encoding
+    return wire.Offer(*what, *sizes, live.plan.offered)

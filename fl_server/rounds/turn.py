@@ -16,12 +16,13 @@ from sqlalchemy import Connection, Row, select
 
 from fl_server.access.clients import Caller, Clients
 from fl_server.errors import FlError, Gone, LedgerDamaged, NotFound, ProtocolError, RoundFailed
+from fl_server.plan.coordinates import Doubles
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.tasks import Task, Tasks
 from fl_server.secagg.cohort import ShardedStage, Sum
-from fl_server.secagg.keys import model_digest
+from fl_server.secagg.encode import Mean
 from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
 from fl_server.storage.ledger import Ledger
@@ -29,6 +30,7 @@ from fl_server.storage.store import Store
 from fl_server.storage.tables import rounds as table
 from fl_server.storage.weights import Version, Weights
 from fl_server.strategy.buffered import staleness_weight
+from fl_server.strategy.robust import combine
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +108,7 @@ class Desk:
         try:
             return Turn(self, db, task, self.replicas.current(db, task, row))
         except FlError as error:
-            turn = Turn(self, db, task, self.replicas.blank(task, row))
+            turn = Turn(self, db, task, self.replicas.blank(task, row, db))
             turn.fail(RoundFailed(f"it could not be resumed: {error}"))
             return turn
 
@@ -229,6 +231,10 @@ class Turn:
                 self._open_on(row.weights)
         raise Gone(f"round {row.number} of task {task.name} is over, and no other opens")
 
+    def blank(self, row: Row[Any]) -> LiveRound:
+        """A round of the task without its messages."""
+        return self._desk.replicas.blank(self.task, row, self._db)
+
     def _rows(self) -> list[Row[Any]]:
         return record.open_rounds(self._db, self.task.name)
 
@@ -247,6 +253,8 @@ class Turn:
         now = self._now()
         query = select(table.c.number).where(table.c.task == task.name)
         number = (db.scalar(query.order_by(table.c.number.desc()).limit(1)) or 0) + 1
+        begun = self._desk.weights.version_of(task.name, weights, db)
+        plan = task.settings.plan(begun.moments)
         row: dict[str, Any] = {
             "task": task.name,
             "number": number,
@@ -254,7 +262,7 @@ class Turn:
             "deadline": now + task.settings.join_s,
             "opened_at": now,
             "stage_started": now,
-            "model_digest": model_digest(task.model, weights),
+            "model_digest": plan.model_digest(task.model, weights),
             "weights": weights,
             "server_nonce": self._desk.settings.random(32),
         }
@@ -284,40 +292,64 @@ class Turn:
             self.fail(RoundFailed(why))
             return
         mean, privacy = total.mean, task.settings.privacy
+        public: dict[str, Any] = {"clients": total.cohort.bitmap(total.survivors).hex()}
         record.warn_of_clamping(live, mean)
         live.seconds["reveal"] = round(now - live.stage_started, 3)
         if task.settings.kind == "evaluate":
-            self._close(
-                live, weights.latest(task.name, db), record.summary(db, live, mean, total), now
-            )
+            public["summary"] = record.summary(db, live, mean, total)
+            self._close(live, weights.latest(task.name, db), public, now)
             return
+        clip = self._next_clip(live, total)
         if privacy is not None:
             params = total.totals[0].session.params  # of the one shard: settings.check
             mean = privacy.noisy(mean, params, self._desk.settings.random)
         behind = weights.staleness(db, task.name, live.weights)
-        mean = replace(mean, delta=mean.delta * staleness_weight(behind))
         before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
         values, moments = weights.values(before), weights.moments(before)
+        try:
+            delta = self._combined(live, total, mean, len(values))
+            mean = replace(mean, delta=delta * staleness_weight(behind))
+        except RoundFailed as error:
+            self.fail(error)
+            return
         after, moments = strategy.apply(
             values, mean, strategy.start(len(values)) if moments is None else moments
         )
-        summary = record.summary(db, live, mean, total)
+        public["summary"] = record.summary(db, live, mean, total) | clip
         if task.settings.max_staleness:
-            summary["staleness"] = behind
+            public["summary"]["staleness"] = behind
         version = weights.add(db, task.name, after, live.number, moments)
         if privacy is not None:  # counted before anybody can see it
             what = f"round {live.number} {version.digest.hex()}"
-            self._desk.ledger(task.name).add(privacy.noise_multiplier, what)
-        self._close(live, version, summary, now)
+            self._desk.ledger(task.name).add(privacy.release, what)
+        self._close(live, version, public, now)
 
-    def _close(
-        self, live: LiveRound, version: Version, summary: dict[str, Any], now: float
-    ) -> None:
+    def _next_clip(self, live: LiveRound, total: Sum) -> dict[str, float]:
+        """The clip norm that the devices had and that of the next round, where it follows them."""
+        settings, mean = self.task.settings, total.mean
+        if settings.adaptive_clip is None:
+            return {}
+        used, within, privacy = live.encoding.clip_norm, float(mean.within_clip), settings.privacy
+        if privacy is not None:
+            params = total.totals[0].session.params
+            within = privacy.noisy_count(mean, params, self._desk.settings.random)
+        after = settings.adaptive_clip.after(used, within, mean.clients)
+        return {"clip_norm": used, "next_clip_norm": after}
+
+    def _combined(self, live: LiveRound, total: Sum, mean: Mean, length: int) -> Doubles:
+        """What is made of the sums, in the coordinates of the weights.     raises RoundFailed"""
+        settings, seed = self.task.settings, live.plan.seed(live.context)
+        if settings.rule == "mean":
+            return live.plan.unpack(mean.delta, length, seed)
+        each = [live.plan.unpack(part.delta, length, seed) for part in total.means]
+        return combine(settings.rule, settings.hostile, each)
+
+    def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
         """The round is finished, and what came of it is `version`."""
         task, db = self.task, self._db
-        public = {"weights": version.digest.hex(), "summary": summary}
-        transcript.append(db, task.name, live.number, now, FINISHED, **public)
-        record.close_round(db, live, FINISHED, summary)
+        told = {"weights": version.digest.hex(), **public}
+        transcript.append(db, task.name, live.number, now, FINISHED, **told)
+        record.close_round(db, live, FINISHED, public["summary"])
         if record.finished(db, task.name) >= task.settings.rounds:
             self._desk.tasks.set_state(db, task.name, "finished")
         self._end(live)

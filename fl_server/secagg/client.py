@@ -386,6 +386,8 @@ def _open_one(
 def _mask(client: _Client, session: Session, words: Words, shared: frozenset[int]) -> bytes:
     """y = enc(x) + PRG(b) + sum of the pair masks, bit-packed."""
     me, bits, secrets = client.member.id, session.params.ring_bits, client.secrets
+    if not session.params.is_masked:
+        return pack(words, bits)
     masks = [(self_key(secrets.b, session.id, me, bits), 1)]
     for other in sorted(shared & set(session.neighbours(me))):
         secret = exchange(secrets.mask_secret, session.adverts[other].mask_key)

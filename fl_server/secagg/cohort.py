@@ -20,7 +20,7 @@ from fl_server.secagg.certificate import RevocationList
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.graph import sparse_graph
 from fl_server.secagg.keys import hashed
-from fl_server.secagg.params import Encoding, Params, complete_graph
+from fl_server.secagg.params import NO_MASKS, Encoding, Params, complete_graph
 from fl_server.secagg.server import Adverts, Agreements, Reveals, Shares, Total, Vectors
 from fl_server.secagg.session import Session, bitmap
 
@@ -33,10 +33,12 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Layout:
     """How a cohort becomes sessions: in complete graphs of at most `shard_size` clients, of which
-    none is smaller than half of that; or in one, on a sparse graph where there are enough."""
+    none is smaller than half of that; or in one, on a sparse graph where there are enough. Without
+    masks (`is_masked`) the server sees every vector."""
 
     shard_size: int = SHARD_SIZE
     sparse: bool = False
+    is_masked: bool = True
 
     def shards(self, clients: int) -> int:
         """How many shards a cohort of so many clients has."""
@@ -61,7 +63,8 @@ class Layout:
         """Of a shard of so many clients.     raises ModulusTooSmall, SettingsError"""
         if self.sparse and clients > self.shard_size:
             return sparse_graph(clients, encoding)
-        return complete_graph(clients, encoding)
+        params = complete_graph(clients, encoding)
+        return params if self.is_masked else replace(params, prg=NO_MASKS)
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,8 @@ class ShardedStage:
         """The sum of the shards' sums.     raises ProtocolError if there is none"""
         ended, lost = self._each(_total)
         totals, means = zip(*ended.values(), strict=True)
-        return Sum(self.cohort, totals, mean_of(means), lost)
+        every = tuple(mean for part in means for mean in part)
+        return Sum(self.cohort, totals, mean_of(every), lost, every)
 
     def _each(self, end: Callable[[State], T]) -> tuple[dict[int, T], dict[int, ProtocolError]]:
         ended, lost = {}, dict(self.lost)
@@ -187,12 +191,16 @@ class ShardedStage:
 
 @dataclass(frozen=True)
 class Sum:
-    """The sums of the shards that were not lost, and the weighted mean over all survivors."""
+    """The sums of the shards that were not lost, and the weighted mean over all survivors.
+
+    means: of each shard, or, without masks, each survivor's update
+    """
 
     cohort: Cohort
     totals: tuple[Total, ...]
     mean: Mean
     lost: Mapping[int, ProtocolError]
+    means: tuple[Mean, ...]
 
     @property
     def survivors(self) -> tuple[int, ...]:
@@ -258,10 +266,10 @@ def _closed(state: State) -> State:
     return state.close()
 
 
-def _total(state: State) -> tuple[Total, Mean]:
+def _total(state: State) -> tuple[Total, tuple[Mean, ...]]:
     assert isinstance(state, Reveals), "a sum comes of the last stage alone"
     total = state.close()
-    return total, total.mean()
+    return total, total.means()
 
 
 def _whole_loss(lost: Mapping[int, ProtocolError]) -> ProtocolError:

@@ -113,6 +113,18 @@ def decode(total: Words, clients: int, params: Params, session: bytes) -> Mean:
     )
 
 
+def check_alone(words: Words, params: Params, session: bytes) -> Mean:
+    """The update of one client, sent without a mask, if an encoder could have made it: within both
+    clips, rounding allowed for.     raises ChecksumMismatch, RoundFailed"""
+    mean, encoding = decode(words, 1, params, session), params.encoding
+    step = 2 * encoding.clip_value / encoding.top
+    most = encoding.clip_norm + step * math.sqrt(encoding.length)
+    norm, highest = np.linalg.norm(mean.delta), encoding.top * mean.weight
+    if norm > most or int(words[: encoding.length].max(initial=0)) > highest:
+        raise RoundFailed(f"an update of norm {norm:.3g}, want at most {most:.3g}")
+    return mean
+
+
 def checksum(words: Words, params: Params, session: bytes) -> int:
     """sum r_l * u_l mod 2^B, with r public, of the session: linear, so that sums of it add up."""
     key = derive(session, session, labels.CHECKSUM_KEY, KEY_SIZE)

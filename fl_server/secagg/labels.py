@@ -36,6 +36,8 @@ TRANSCRIPT = b"fl-sa/1 transcript"
 RING = b"fl-sa/1 ring\x00"
 SHARD = b"fl-sa/1 shard"
 COHORT = b"fl-sa/1 cohort"
+PLAN = b"fl-sa/1 plan"
+COORDINATES = b"fl-sa/1 coordinates"
 
 # The one masked vector of a round.
 VECTOR_NAME = b"update"

@@ -10,6 +10,7 @@ from fl_server.secagg.pack import packed_size
 from fl_server.secagg.wire import F64, U8, U16, U32, U64, Message
 
 PRG_AES128_CTR = 1
+NO_MASKS = 0  # in place of a PRG: the server sees every vector
 
 # The coordinates that follow the update, in this order; all are masked like the update itself.
 EXTRAS = ("weight", "loss", "correct", "examples", "within_clip", "saturated", "checksum")
@@ -56,6 +57,10 @@ class Params(Message):
     def is_complete(self) -> bool:
         """Whether everybody is everybody's neighbour."""
         return self.neighbours == self.clients - 1
+
+    @property
+    def is_masked(self) -> bool:
+        return self.prg != NO_MASKS
 
     @property
     def quorum(self) -> int:

@@ -22,6 +22,7 @@ from fl_server.secagg.certificate import check_certificate, check_revocations
 from fl_server.secagg.graph import SECURITY_BITS, check_sparse
 from fl_server.secagg.messages import Advert, CohortReply, Context
 from fl_server.secagg.params import (
+    NO_MASKS,
     PRG_AES128_CTR,
     Encoding,
     Params,
@@ -42,7 +43,8 @@ class Policy:
     demonstrations · clip_norm, clip_value: the largest bounds of an update and of a coordinate that
     an offer may name: a looser clip would let one client's update stand out in the sum ·
     max_weight: the same of its weight · sparse_bits: how unlikely, as a power of 1/2, it must be
-    that colluders can undo a client on a sparse graph; below 60 is for tests
+    that colluders can undo a client on a sparse graph; below 60 is for tests · unmasked: whether
+    the server may see the update itself, in tasks that say so
     """
 
     cohort_floor: int = COHORT_FLOOR
@@ -50,16 +52,19 @@ class Policy:
     clip_value: float = 100.0
     max_weight: int = 1_000_000
     sparse_bits: float = SECURITY_BITS
+    unmasked: bool = False
 
     def __post_init__(self) -> None:
         if self.cohort_floor < 2:
             raise CohortTooSmall(f"a floor of {self.cohort_floor} would sum a client with nobody")
 
-    def check_offer(self, min_cohort: int, encoding: Encoding) -> None:
+    def check_offer(self, min_cohort: int, encoding: Encoding, unmasked: bool = False) -> None:
         """Nothing, if a round that may begin with so few, and encodes updates so, suits.
 
         raises CohortTooSmall, EncodingMismatch
         """
+        if unmasked and not self.unmasked:
+            raise EncodingMismatch("updates without masks are asked for, this device masks its own")
         for name in ("clip_norm", "clip_value", "max_weight"):
             asked, limit = getattr(encoding, name), getattr(self, name)
             if not 0 < asked <= limit:
@@ -184,7 +189,8 @@ def _check_params(params: Params, encoding: Encoding, policy: Policy) -> None:
             f"threshold {params.threshold} of {params.neighbours} neighbours, "
             f"at least {least} is safe"
         )
-    if params.encoding != encoding or params.prg != PRG_AES128_CTR:
+    prg = NO_MASKS if policy.unmasked else PRG_AES128_CTR
+    if params.encoding != encoding or params.prg != prg:
         raise EncodingMismatch("the parameters are not those that the update was prepared for")
     try:
         check_ring(params)

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from fl_server.errors import BadSignature, CohortTooSmall, Gone
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate, RevocationList, check_certificate
 from fl_server.secagg.keys import verify
 from fl_server.secagg.messages import MOST_CLIENTS, Advert, CohortReply, Context, SharesDown
-from fl_server.secagg.pack import Words, unpack, word_type
+from fl_server.secagg.pack import unpack
 from fl_server.secagg.params import Encoding, Params, complete_graph
 from fl_server.secagg.session import Session, check_advert, check_keys, open_session
 from fl_server.secagg.stage import Boxes, Stage, require
+from fl_server.secagg.tally import Tally
 from fl_server.secagg.unmask import Reveals, Total
 
 __all__ = ["Adverts", "Agreements", "Reveals", "Shares", "Total", "Vectors"]
@@ -132,8 +131,7 @@ class Vectors(Stage):
         super().__init__(boxes.owners)
         self.session = session
         self._boxes = boxes
-        params = session.params
-        self._sum: Words = np.zeros(params.encoding.total_length, word_type(params.ring_bits))
+        self._sum = Tally(session.params)
 
     def reply(self, client: int) -> bytes:
         """The boxes addressed to one client of U2.     raises Gone"""
@@ -151,7 +149,7 @@ class Vectors(Stage):
         params = self.session.params
         words = unpack(message, params.encoding.total_length, params.ring_bits)
         self.remember(client, message)
-        np.add(self._sum, words, out=self._sum)
+        self._sum.add(client, words)
         return True
 
     def close(self) -> Agreements:
@@ -169,7 +167,7 @@ class Agreements(Stage):
         session: Session,
         boxes: Boxes,
         survivors: frozenset[int],
-        words: Words,
+        words: Tally,
     ) -> None:
         super().__init__(survivors)
         self.session = session

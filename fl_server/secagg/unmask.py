@@ -23,6 +23,7 @@ from fl_server.secagg.pack import Words
 from fl_server.secagg.session import Session
 from fl_server.secagg.shamir import combine
 from fl_server.secagg.stage import Boxes, Stage
+from fl_server.secagg.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Total:
     """The integer sum over the survivors, masks removed.
 
     blamed: those whom evidence names · accusations: (x, y) where x says that y sent it a bad share,
-    which is one client's word against another's
+    which is one client's word against another's · alone: in a session without masks, each
+    survivor's update
     """
 
     session: Session
@@ -38,6 +40,16 @@ class Total:
     survivors: tuple[int, ...]
     blamed: tuple[int, ...] = ()
     accusations: tuple[tuple[int, int], ...] = ()
+    alone: tuple[Mean, ...] = ()
+
+    def means(self) -> tuple[Mean, ...]:
+        """The weighted mean of the survivors, or each of them.
+
+        raises ChecksumMismatch, RoundFailed
+        """
+        if self.alone:
+            return self.alone
+        return (self.mean(),)
 
     def mean(self) -> Mean:
         """The weighted mean of the survivors.     raises ChecksumMismatch, RoundFailed"""
@@ -52,7 +64,7 @@ class Reveals(Stage):
         session: Session,
         boxes: Boxes,
         survivors: frozenset[int],
-        words: Words,
+        words: Tally,
         signatures: dict[int, bytes],
     ) -> None:
         super().__init__(survivors)
@@ -110,16 +122,30 @@ class Reveals(Stage):
 
     def close(self) -> Total:
         """The sum, masks removed.     raises RoundFailed, naming whom the evidence names"""
+        if not self.session.params.is_masked:
+            return self._open_total()
         masks: list[tuple[bytes, int]] = []
         for owner in sorted(self._boxes.owners):
             secret = self._rebuild(owner)
             remove = self._own_mask if owner in self.survivors else self._pair_masks
             masks += remove(owner, secret)
             wipe([secret])
-        add_masks(self._sum, masks)
-        reduce_ring(self._sum, self.session.params.ring_bits)
+        words = self._sum.words
+        add_masks(words, masks)
+        reduce_ring(words, self.session.params.ring_bits)
         survivors = tuple(sorted(self.survivors))
-        return Total(self.session, self._sum, survivors, self.blamed, self.accusations)
+        return Total(self.session, words, survivors, self.blamed, self.accusations)
+
+    def _open_total(self) -> Total:
+        """The updates of a session without masks.     raises RoundFailed"""
+        means, caught = self._sum.honest(self.session)
+        blamed = tuple(sorted({*caught, *self.blamed}))
+        if not means:
+            raise RoundFailed("no client sent an update that is one", blamed)
+        each = tuple(means.values())
+        return Total(
+            self.session, self._sum.words, tuple(means), blamed, self.accusations, alone=each
+        )
 
     def _wanted(self, owner: int) -> int:
         if owner not in self._boxes:

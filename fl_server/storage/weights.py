@@ -62,19 +62,31 @@ class Weights:
         """All versions, oldest first.     raises NotFound"""
         return self._found(task, within)
 
-    def _found(self, task: str, within: Connection | None, newest: bool = False) -> list[Version]:
+    def _found(
+        self,
+        task: str,
+        within: Connection | None,
+        newest: bool = False,
+        digest: bytes | None = None,
+    ) -> list[Version]:
         same = (moments_table.c.task == table.c.task) & (moments_table.c.version == table.c.version)
         query = select(table, moments_table.c.digest.label("moments")).outerjoin(
             moments_table, same
         )
         order = table.c.version.desc() if newest else table.c.version
         query = query.where(table.c.task == task).order_by(order).limit(1 if newest else None)
+        if digest is not None:
+            query = query.where(table.c.digest == digest)
         with self._store.read(within) as db:
             rows = db.execute(query)
             found = [Version(r.version, r.digest, r.round, r.moments or b"") for r in rows]
         if not found:
             raise NotFound(f"task {task} has no weights")
         return found
+
+    def version_of(self, task: str, digest: bytes, within: Connection | None = None) -> Version:
+        """The newest version with these weights.     raises NotFound"""
+        return self._found(task, within, newest=True, digest=digest)[-1]
 
     def staleness(self, db: Connection, task: str, digest: bytes) -> int:
         """How many versions have come since the newest one with these weights.

@@ -21,6 +21,7 @@ class Strategy(Protocol):
     def apply(self, weights: Floats, mean: Mean, moments: Floats) -> tuple[Floats, Floats]:
         """The next weights and moments     float32 [d], float32 [rows, d] -> the same
 
+        mean.delta: float64 [d], or [2 d] where devices send control variates, too.
         Computed in float64 and rounded once.
         """
         ...

@@ -12,7 +12,8 @@ from cloud.nn.loss import softmax_cross_entropy
 from cloud.train.graphs import training_model
 from cloud.train.optim import SGD
 from fl_server.device import LiteTrainer, initial_weights
-from fl_server.device.trainer import assign, flatten, save_model
+from fl_server.device.trainer import Work
+from fl_server.device.weights import assign, flatten, save_model
 from fl_server.errors import EncodingError, SettingsError
 from fl_server.simulation import simulate
 from ir import model_file
@@ -100,6 +101,25 @@ def test_the_proximal_term_is_the_gradient_step_of_fedprox(model):
     assert np.linalg.norm(found) < 0.95 * np.linalg.norm(plain)
 
 
+def test_a_correction_is_the_gradient_step_of_scaffold(model):
+    weights, data, rate = initial_weights(model), examples(0, 48), 0.3
+    correction = np.random.default_rng(1).normal(scale=0.1, size=weights.size).astype(np.float32)
+    found = LiteTrainer(data, epochs=2, seed=3).follow(weights, model, Work(correction))
+    session, rng = lite.load(model), np.random.default_rng([3, 0])
+    want = weights
+    for order in (rng.permutation(48), rng.permutation(48)):
+        for rows in order.reshape(3, 16):
+            assign(session, want)
+            batch = {name: array[rows] for name, array in data.items()}
+            session.run({**batch, "lr": np.float32(rate)}, entry="train")
+            gradient = (want - flatten(session)) / rate
+            want = want - rate * (gradient + correction)
+    np.testing.assert_allclose(found.update.delta, want - weights, atol=2e-6)
+    assert found.travel == pytest.approx(6 * rate)
+    plain = LiteTrainer(data, epochs=2, seed=3).train(weights, model).delta
+    assert np.abs(found.update.delta - plain).max() > 0.01
+
+
 def test_a_proximal_term_without_a_rate_is_refused(model):
     made = model_file.read(model)
     train = made.entries["train"]
@@ -111,6 +131,9 @@ def test_a_proximal_term_without_a_rate_is_refused(model):
     data = model_file.write(Model({"train": fixed, "infer": made.entries["infer"]}))
     with pytest.raises(SettingsError, match="takes a learning rate"):
         LiteTrainer(examples(0), proximal=1.0).train(initial_weights(data), data)
+    start = initial_weights(data)
+    with pytest.raises(SettingsError, match="a correction needs a `train` entry that takes a"):
+        LiteTrainer(examples(0)).follow(start, data, Work(np.zeros_like(start)))
 
 
 def test_a_model_of_a_server_may_take_only_so_much_memory_and_time(model):

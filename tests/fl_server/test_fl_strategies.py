@@ -49,7 +49,7 @@ def settings_of(name: str) -> TaskSettings:
     return TaskSettings.checked(name="t", strategy=name, **given)
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "scaffold"])
 def test_weights_move_as_the_paper_says(name):
     rng = np.random.default_rng(0)
     start = rng.standard_normal(LENGTH).astype(np.float32)

@@ -203,7 +203,7 @@ def test_a_trainer_that_cannot_measure_takes_no_part_in_an_evaluation(tmp_path):
         arguments = server.url, tmp_path / "d", Trains(), server.authority, server.enrol_token
         with Device(*arguments, policy=Policy(2)) as device:
             report = next(device.run())
-    assert report.error == "EncodingMismatch: 0 weights offered, 16 sent"
+    assert report.error == "EncodingMismatch: 0 coordinates offered, the weights make 16"
 
 
 def test_the_commands_that_roll_back_and_evaluate(tmp_path, capsys):

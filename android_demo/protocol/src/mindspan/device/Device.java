@@ -138,6 +138,9 @@ public final class Device implements AutoCloseable {
     if (!tried.add(context.task() + " " + context.round())) {
       return false;
     }
+    if (offer.plan().length > 0) {
+      return false; // plain training is all that this device does
+    }
     try {
       policy.checkOffer(offer.minCohort(), offer.encoding());
       journal.checkNew(context.task(), context.round(), context.model());
