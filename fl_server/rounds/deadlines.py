@@ -28,8 +28,9 @@ class Deadlines:
 
     def tick(self) -> float | None:
         """End what is over; when to call again comes out, None if nothing has a deadline."""
-        now = self._desk.settings.clock()
-        self._each([_place(row) for row in self._open_rows() if now >= row.deadline], self._end)
+        now, rows = self._desk.settings.clock(), self._open_rows()
+        self._failing.intersection_update(map(_place, rows))  # the others are over
+        self._each([_place(row) for row in rows if now >= row.deadline], self._end)
         left = [row.deadline for row in self._open_rows() if _place(row) not in self._failing]
         return min(left, default=None)
 
