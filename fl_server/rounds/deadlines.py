@@ -28,11 +28,13 @@ class Deadlines:
 
     def tick(self, now: float) -> float | None:
         """End what is over; when to call again comes out, None if nothing has a deadline."""
+        rows = self._open_rows()
+        self._failing.intersection_update(map(_place, rows))  # the others are over
 
         def end(turn: Turn) -> None:
             self._end(turn, now)
 
-        self._each([_place(row) for row in self._open_rows() if now >= row.deadline], end)
+        self._each([_place(row) for row in rows if now >= row.deadline], end)
         left = [row.deadline for row in self._open_rows() if _place(row) not in self._failing]
         return min(left, default=None)
 
