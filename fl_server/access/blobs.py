@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection, select
 
 from fl_server.errors import NotFound
-from fl_server.rounds.tasks import Tasks
 from fl_server.storage.store import Store
 from fl_server.storage.tables import moments, uploads, weights
+from fl_server.tasks import Tasks
 
 
 class Blobs:

@@ -18,10 +18,10 @@ from fl_server.errors import Malformed, NotFound
 from fl_server.http.admission import address_of, must_be_admitted, target
 from fl_server.http.guard import SMALL_BODY
 from fl_server.http.metrics import Metrics
-from fl_server.rounds.tasks import Task
 from fl_server.service import Service
 from fl_server.settings import Settings
 from fl_server.storage import transcript
+from fl_server.tasks import Task
 
 # What fits every database's integer.
 _Count = Annotated[int, Path(ge=0, lt=2**31)]

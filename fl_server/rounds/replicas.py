@@ -12,12 +12,12 @@ from fl_server.access.clients import Clients
 from fl_server.errors import RoundFailed
 from fl_server.rounds import record
 from fl_server.rounds.live import STAGES, LiveRound
-from fl_server.rounds.tasks import Task
 from fl_server.secagg.certificate import RevocationList
 from fl_server.secagg.messages import Context
 from fl_server.settings import Settings
 from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
+from fl_server.tasks import Task
 
 
 class Replicas:

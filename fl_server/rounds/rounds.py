@@ -28,7 +28,6 @@ from fl_server.rounds.deadlines import Deadlines
 from fl_server.rounds.live import FINISHED, STAGES, LiveRound
 from fl_server.rounds.pace import Pace
 from fl_server.rounds.replicas import Replicas
-from fl_server.rounds.tasks import Task, Tasks
 from fl_server.rounds.turn import Desk
 from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
@@ -37,6 +36,7 @@ from fl_server.secagg.session import Session
 from fl_server.settings import Settings, TaskSettings
 from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
+from fl_server.tasks import Task, Tasks
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from fl_server.plan.coordinates import Doubles
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
 from fl_server.rounds.replicas import Replicas
-from fl_server.rounds.tasks import Task, Tasks
 from fl_server.secagg.cohort import ShardedStage, Sum
 from fl_server.secagg.encode import Mean
 from fl_server.settings import Settings
@@ -31,6 +30,7 @@ from fl_server.storage.tables import rounds as table
 from fl_server.storage.weights import Version, Weights
 from fl_server.strategy.buffered import staleness_weight
 from fl_server.strategy.robust import combine
+from fl_server.tasks import Task, Tasks
 
 _log = logging.getLogger(__name__)
 

@@ -212,7 +212,7 @@ def test_devices_that_train_for_long_have_their_update_taken_over_http(tmp_path)
                 return super().train(weights, model)
 
         for i in range(3):
-            slow = fleet.devices[i]._trainer = Slow(fleet.trainers[i].trainer)
+            slow = fleet.devices[i]._learning._trainer = Slow(fleet.trainers[i].trainer)
             slow.place = i
 
         def take_part(device):

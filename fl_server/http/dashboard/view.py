@@ -13,8 +13,8 @@ from fl_server.errors import NotFound
 from fl_server.http.dashboard.charts import bars, lines
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED, STAGES
-from fl_server.rounds.tasks import Task
 from fl_server.service import Service
+from fl_server.tasks import Task
 
 # What the stages are called where people look.
 _NAMES = {
