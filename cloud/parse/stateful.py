@@ -12,6 +12,7 @@ import collections
 import heapq
 import inspect
 import random
+import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,17 +20,38 @@ from typing import Any
 
 import numpy as np
 
+
+class _OfNumpyRandom(type):
+    """A class of numpy.random by its name: before somebody imports that there are no instances."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        loaded = sys.modules.get("numpy.random")
+        return loaded is not None and isinstance(x, getattr(loaded, cls.__name__))
+
+
+class BitGenerator(metaclass=_OfNumpyRandom): ...
+
+
+class Generator(metaclass=_OfNumpyRandom): ...
+
+
+class RandomState(metaclass=_OfNumpyRandom): ...
+
+
+class SeedSequence(metaclass=_OfNumpyRandom): ...
+
+
 STATEFUL = (
-    random.Random, np.random.BitGenerator, np.random.RandomState,
+    random.Random, BitGenerator, RandomState,
     collections.deque, bytearray, array.array, np.ndarray,
 )  # fmt: skip
 GROWS = (collections.deque, bytearray, array.array)  # `+=` changes them in place
-MOVES = (Iterator, np.random.SeedSequence)  # they go on, and nothing sets them back
+MOVES = (Iterator, SeedSequence)  # they go on, and nothing sets them back
 DRAW_BEFORE = (
     "do it before the loop or the branch: noise = g.normal(size=n), items = list(it); "
     "then read noise[i], items[i]"
 )
-_OWNERS = (*STATEFUL, *MOVES, np.random.Generator, memoryview)
+_OWNERS = (*STATEFUL, *MOVES, Generator, memoryview)
 _BUILT_IN = (list, dict, set)
 _BUFFERS = (np.ndarray, memoryview, bytearray, array.array)
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -68,7 +90,7 @@ class State:
 def tracked(x: Any) -> Any:
     """The object that holds the state: generators may share one, and views the memory."""
     while True:
-        if isinstance(x, np.random.Generator):
+        if isinstance(x, Generator):
             return x.bit_generator
         if isinstance(x, memoryview):
             held = x.obj
@@ -109,7 +131,7 @@ def changed_by(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[An
         found.append(owner)
     if name == "spawn":
         found.append(getattr(tracked(owner), "seed_seq", None))
-    if f is np.random.seed:
+    if name == "seed" and f is np.random.seed:
         found.append(np.random.mtrand._rand)
     first = name in _SHUFFLES or name in _CHANGE_FIRST
     if args and (first or (isinstance(owner, np.ufunc) and name == "at")):
@@ -134,9 +156,9 @@ def set_state(x: Any, state: Any) -> None:
         return
     if isinstance(x, random.Random):
         x.setstate(held)
-    elif isinstance(x, np.random.BitGenerator):
+    elif isinstance(x, BitGenerator):
         x.state = held
-    elif isinstance(x, np.random.RandomState):
+    elif isinstance(x, RandomState):
         x.set_state(held)
     elif isinstance(x, collections.deque):
         x.clear()
@@ -160,9 +182,9 @@ def _held(x: Any) -> Any:
         return None
     if isinstance(x, random.Random):
         return x.getstate()
-    if isinstance(x, np.random.BitGenerator):
+    if isinstance(x, BitGenerator):
         return x.state
-    if isinstance(x, np.random.RandomState):
+    if isinstance(x, RandomState):
         return x.get_state(legacy=False)
     return x.copy() if isinstance(x, np.ndarray) else x[:]
 

@@ -41,7 +41,7 @@ def test_every_layer_runs_in_int8(name: str, exported: Exported, tmp_path: Path)
     assert floats <= {"quantize", "dequantize", "reshape", "transpose", "max_pool2d"}
     assert nodes["quantize"] == nodes["dequantize"] == 1
     want = CASES[name].nodes
-    assert nodes.get("quantized_add", 0) == want.get("add", 0)
+    assert nodes.get("quantized_add", 0) == want.get("conv2d_add", 0)
     assert nodes.get("quantized_mean", 0) == want.get("reduce_mean", 0)
 
 

@@ -236,12 +236,12 @@ CASES = {
     "mobilenet_v2": Case(
         mobilenet_v2,
         (3, 32, 32),
-        {"transpose": 1, "conv2d": 35, "depthwise_conv2d": 17, "add": 11, **IMAGE_TAIL},
+        {"transpose": 1, "conv2d": 24, "conv2d_add": 11, "depthwise_conv2d": 17, **IMAGE_TAIL},
     ),
     "resnet18": Case(
         resnet18,
         (3, 32, 32),
-        {"transpose": 1, "conv2d": 20, "max_pool2d": 1, "add": 8, "relu": 8, **IMAGE_TAIL},
+        {"transpose": 1, "conv2d": 12, "conv2d_add": 8, "max_pool2d": 1, **IMAGE_TAIL},
     ),
     "dscnn": Case(
         dscnn,
