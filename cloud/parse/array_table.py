@@ -119,9 +119,10 @@ for _f in (np.triu, np.tril):
 
 
 @on_values(np.trace)
-def _trace(m, x):
-    x = _known_shape(m, np.trace, x, ())
-    return m.reduce("reduce_sum", _rearranged(m, x, np.diagonal(_places(x))), -1)
+def _trace(m, a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    a = _known_shape(m, np.trace, a, (offset, axis1, axis2))
+    diagonal = _rearranged(m, a, np.diagonal(_places(a), offset, axis1, axis2))
+    return m.call(np.sum, (diagonal, -1, dtype, out), {})
 
 
 def _joined(axis_of: Callable[[Value], int], least: Callable[[Any], Any]) -> Callable[..., Any]:

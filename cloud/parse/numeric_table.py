@@ -216,13 +216,18 @@ def _trunc(m, x):
     return m.op("mul", m.op("sign", x), m.op("floor", m.op("abs", x)))
 
 
-@on_values(np.round, np.rint)
-def _rint(m, x, decimals=0):
+@on_values(np.rint)
+def _rint(m, x):
+    return m.op("round", as_float(m, x))
+
+
+@on_values(np.round, np.around)
+def _rounded(m, a, decimals=0):
+    if isinstance(a, Value) and not a.dtype.is_float and decimals >= 0:
+        return m.number(a)
     scale = 10.0**decimals
-    x = as_float(m, x)
-    if not decimals:
-        return m.op("round", x)
-    return m.binary(ast.Div, m.op("round", m.binary(ast.Mult, x, scale)), scale)
+    y = m.op("round", m.binary(ast.Mult, as_float(m, a), scale))
+    return m.binary(ast.Div, y, scale) if decimals else y
 
 
 @on_values(np.isfinite, math.isfinite)
@@ -325,10 +330,12 @@ def _broadcast_to(m, x, shape):
 
 @on_values(np.concatenate)
 def _concatenate(m, items, axis=0):
-    values = [m.as_value(x) for x in m.iterated(items)]
+    values = [as_array(m, x) for x in m.iterated(items)]
     for v in values[1:]:
         values[0], _ = m.promoted(values[0], v)
     values = [m.cast(v, values[0].dtype) for v in values]
+    if axis is None:
+        values, axis = [m.op("reshape", v, shape=(-1,)) for v in values], 0
     return m.op("concat", *values, axis=m.axis_of(values[0], axis))
 
 
@@ -339,12 +346,14 @@ def _stack(m, items, axis=0):
 
 @on_values(np.array)
 def _new_array(m, x, dtype=None):
-    y = _array(m, x, dtype)
+    y = as_array(m, x, dtype)
     return m.method_of_value(y, "copy") if y is x else y
 
 
 @on_values(np.asarray)
-def _array(m, x, dtype=None):
+def as_array(m, x, dtype=None):
+    """x as a value; lists of values as arrays of them"""
+
     def build(x: Any) -> Value:
         if isinstance(x, (list, tuple)):
             return m.stacked([build(i) for i in x])
@@ -392,7 +401,7 @@ def _to_bool(m, x):
 @on_values(builtins.round)
 def _round(m, x, digits=None):
     if digits is not None:
-        return _rint(m, x, digits)
+        return _rounded(m, x, digits)
     return m.cast(m.op("round", as_float(m, x)), DType.i32)
 
 

@@ -90,7 +90,7 @@ for i in «range(x)»: pass
 «math.sin(x, x)»
 «math.log(x, 'a')»
 «np.sin(x, out=v)»
-«np.sum(v, dtype=int)»
+«np.sum(v, where=True)»
 «np.sum(v, axis=3)»
 «v.sum(axis=-2)»
 «np.max(v, axis='a')»
