@@ -37,9 +37,10 @@ class Rule:
 
     `exact`: the reference kernels give the same bits before and after; other rules change the
     rounding. `dtypes`: of results for which the rule holds; those of integers wrap around, and
-    division leaves the fraction out. `once`: only where the pattern's inner results have no other reader, whom the rule
-    would make compute them again. `samples`: shapes by variable, and attributes by name, for tests
-    that try the rule on random tensors; (3, 4) where nothing is said. `low`: the smallest element.
+    division leaves the fraction out. `once`: only where the pattern's inner results have no other
+    reader, whom the rule would make compute them again. `samples`: shapes by variable, and
+    attributes by name, for tests that try the rule on random tensors; (3, 4) where nothing is said.
+    `low`: the smallest element.
     """
 
     pattern: str

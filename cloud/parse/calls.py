@@ -16,6 +16,7 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     array_table,
     numeric_table,
     python_table,
+    real_table,
     reduction_table,
     special_table,
 )

@@ -32,7 +32,8 @@ def _accumulated(m: Any, x: Any, dtype: Any, out: Any) -> Value:
 
 def _of_many(name: str) -> Handler:
     def of(m: Any, a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-        return m.reduce(name, _typed(m, a, None, out), axis, keepdims)
+        a = _typed(m, a, None, out)
+        return m.cast(m.reduce(name, a, axis, keepdims), a.dtype)
 
     return of
 

@@ -23,9 +23,7 @@ from ir.symbol import symbol
 CLOSE = 1e-5  # of float32 results that rounding may change, relative to the largest
 
 
-def form_of(
-    rule: Rule, *, free: bool = False, of: DType = DType.f32
-) -> tuple[Graph, list[Array]]:
+def form_of(rule: Rule, *, free: bool = False, of: DType = DType.f32) -> tuple[Graph, list[Array]]:
     """The rule's pattern as a graph of its variables, and arrays for it."""
     rng = np.random.default_rng(zlib.crc32(str(rule).encode()))
     values: dict[str, Any] = {}

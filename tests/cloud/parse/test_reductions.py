@@ -51,7 +51,7 @@ EVERYWHERE = {
     "of a list": lambda m: np.sum([[m[0, 0], m[1, 0]], [m[0, 1], m[1, 1]]], 0),
     "math.prod": lambda m: math.prod(m[0, :2] * 1.0, start=2),
     "max of a list": lambda m: max([m[0, 0], m[1, 1]], default=0),
-    "max of none": lambda m: max([x for x in m[:0]], default=m[0, 0]),
+    "max of none": lambda m: max(list(m[:0]), default=m[0, 0]),
     "np.round(m, 1)": lambda m: np.around(m / 3, 1),
 }  # fmt: skip
 NOT_OF_TRUTHS = ("ptp", "np.concatenate", "concatenate all", "of a list")
