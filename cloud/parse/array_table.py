@@ -193,6 +193,8 @@ for _kind in (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_):
 
 @on_values(np.einsum)
 def _einsum(m, equation, *operands):
+    if not isinstance(equation, str):
+        equation, operands = _lettered((equation, *operands))
     """Sums of products by labels (Einstein 1916), two operands at a time as one matmul."""
     equation = equation.replace(" ", "")
     given, _, result = equation.partition("->")
@@ -220,6 +222,15 @@ def _einsum(m, equation, *operands):
         labels, y = _contracted(m, labels, y, more, x, wanted)
     labels, y = _summed(m, labels, y, set(result))
     return m.op("transpose", y, perm=tuple(labels.index(c) for c in result)) if y.rank else y
+
+
+def _lettered(parts: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The equation and the operands of arrays that lists of numbers, one for each axis, follow."""
+    terms = ["".join(chr(ord("a") + i) for i in numbers) for numbers in parts[1::2]]
+    if len(parts) % 2:
+        result = "".join(chr(ord("a") + i) for i in parts[-1])
+        return f"{','.join(terms)}->{result}", parts[:-1:2]
+    return ",".join(terms), parts[::2]
 
 
 def _summed(m: Any, labels: str, x: Value, wanted: set[str]) -> tuple[str, Value]:

@@ -73,6 +73,11 @@ def _negative(m, x):
     return m.unary(ast.USub, x)
 
 
+@on_values(np.positive)
+def _positive(m, x):
+    return m.unary(ast.UAdd, x)
+
+
 @on_values(np.invert)
 def _invert(m, x):
     return m.unary(ast.Invert, x)

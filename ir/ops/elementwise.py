@@ -158,7 +158,7 @@ def sqrt(x):
 
 @op(code=10, shape=same, samples=ABOVE_0, onnx="Reciprocal", grad=lambda g, y, x: (-(g * y * y),))
 def reciprocal(x):
-    """y = 1 / x, an infinity where x is 0"""
+    """y = 1 / x"""
     with np.errstate(divide="ignore"):
         return 1 / x
 
@@ -186,7 +186,7 @@ def _pow_grad(g, y, a, b):
     grad=_pow_grad,
 )
 def pow(a, b):
-    """y = a^b, 1 where b is 0; of integers wrapped around, and for a negative b without the fraction"""
+    """y = a^b; of integers wrapped around, and for a negative b without the fraction"""
     if a.dtype.kind == "f":
         return np.power(a, b)
     odd = np.where(b % 2 == 0, np.abs(a), a)

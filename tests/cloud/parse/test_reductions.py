@@ -52,9 +52,11 @@ EVERYWHERE = {
     "math.prod": lambda m: math.prod(m[0, :2] * 1.0, start=2),
     "max of a list": lambda m: max([m[0, 0], m[1, 1]], default=0),
     "max of none": lambda m: max(list(m[:0]), default=m[0, 0]),
+    "einsum of numbers": lambda m: np.einsum(m, [0, 1], m, [0, 2]) + 0 * m[0, 0],
+    "einsum to a place": lambda m: np.einsum(m * 1.0, [0, 1], m * 1.0, [2, 1], [2, 0]),
     "np.round(m, 1)": lambda m: np.around(m / 3, 1),
 }  # fmt: skip
-NOT_OF_TRUTHS = ("ptp", "np.concatenate", "concatenate all", "of a list")
+NOT_OF_TRUTHS = ("ptp", "np.concatenate", "concatenate all", "of a list", "einsum of")
 
 
 @pytest.mark.parametrize("mode", modes.MODES)
