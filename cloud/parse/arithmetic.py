@@ -167,7 +167,8 @@ class Arithmetic(Base):
             for _ in range(b - 1):
                 y = self.op("mul", y, base)
             return self.weakly(y, self.is_weak(a))
-        a, b = self.promoted(a, b, at_least_float=True)
+        pythons = self.is_weak(a) and self.is_weak(b)  # whose 2**-1 is a float
+        a, b = self.promoted(a, b, at_least_float=pythons, numbers=True)
         return self.op("pow", a, b)
 
     def _ones(self, x: Value, *, is_float: bool) -> Value:
@@ -214,12 +215,16 @@ class Arithmetic(Base):
         self, a: Any, b: Any, *, at_least_float: bool = False, numbers: bool = False
     ) -> tuple[Value, Value]:
         """Both as values of one type: a Python number takes the other's, a float type wins."""
-        if numbers:
+        if numbers and not any(self._is_of_numbers(x) for x in (a, b)):
             a, b = self.number(a), self.number(b)
         dtype = self.common_dtype(a, b)
         if at_least_float and not dtype.is_float:
             dtype = self.default_float
         return self.as_value(a, dtype), self.as_value(b, dtype)
+
+    def _is_of_numbers(self, x: Any) -> bool:
+        """Whether x has a type of numbers of its own, which truth values beside it take."""
+        return not isinstance(x, NUMBER) and self.dtype_of(x) is not DType.bool
 
     def common_dtype(self, a: Any, b: Any) -> DType:
         """The type in which two numbers meet. Integers of Python's take the type of an array's."""
@@ -302,7 +307,10 @@ class Arithmetic(Base):
             signs = self.op("mul", self.op("sign", rest), self.op("sign", b))
             below = self.op("less", signs, zero)
             whole = self.op("where", below, self.op("sub", whole, one), whole)
-            endless = self.op("floor", self.op("div", a, b))
+            quotient = self.op("stop_gradient", self.op("div", a, b))
+            signed = self.op("mul", quotient, zero)  # 0 with the sign that a quotient has
+            whole = self.op("where", self.op("equal", whole, zero), signed, whole)
+            endless = self.op("floor", quotient)
             return self.op("where", self.op("equal", b, zero), endless, whole)  # type: ignore[no-any-return]
         return self.op("div", self.op("sub", a, self.op("mod", a, b)), b)  # type: ignore[no-any-return]
 

@@ -154,7 +154,10 @@ def _diff(m, x, n=1, axis=-1):
     before = (slice(None),) * m.axis_of(x, axis)
     for _ in range(n):
         later, earlier = m.index(x, (*before, slice(1, None))), m.index(x, (*before, slice(-1)))
-        x = m.binary(ast.Sub, later, earlier)
+        if x.dtype is DType.bool:
+            x = m.compare(ast.NotEq, later, earlier)
+        else:
+            x = m.binary(ast.Sub, later, earlier)
     return x
 
 

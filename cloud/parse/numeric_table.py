@@ -30,7 +30,7 @@ for _name in ("acos", "asin", "atan", "acosh", "asinh", "atanh"):
 for _name, _functions in _UNARY.items():
     on_values(*_functions)(lambda m, x, *, name=_name: m.op(name, as_float(m, x)))
 for _name in ("floor", "ceil"):
-    on_values(getattr(np, _name))(lambda m, x, *, name=_name: m.op(name, as_float(m, x)))
+    on_values(getattr(np, _name))(lambda m, x, *, name=_name: _step(m, x, name))
     on_values(getattr(math, _name))(lambda m, x, *, name=_name: whole_number(m, x, name))
 for _name, _f in (
     ("log", np.log),
@@ -66,6 +66,12 @@ for _kind, _f in (
     (ast.NotEq, np.not_equal),
 ):
     on_values(_f)(lambda m, a, b, *, kind=_kind: m.compare(kind, a, b))
+
+
+def _step(m: Any, x: Any, name: str) -> Value:
+    """Floor or ceil; integers and truth values stay as they are."""
+    x = m.as_value(x)
+    return m.op(name, x) if x.dtype.is_float else x  # type: ignore[no-any-return]
 
 
 @on_values(np.negative)
@@ -200,6 +206,10 @@ def _clip(m, x, a_min=None, a_max=None, *, min=None, max=None):
     if (a_min is not None or a_max is not None) and (min is not None or max is not None):
         raise ValueError("both a_min or a_max and min or max; want one of these names")
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
+    if isinstance(x, Value) and x.dtype in (DType.u8, DType.i8, DType.i16, DType.i32, DType.i64):
+        info = np.iinfo(x.dtype.numpy)  # what is beyond it bounds nothing
+        low = None if isinstance(low, int) and low < info.min else low
+        high = None if isinstance(high, int) and high > info.max else high
     x = x if low is None else m.op("maximum", *m.promoted(x, low))
     return x if high is None else m.op("minimum", *m.promoted(x, high))
 

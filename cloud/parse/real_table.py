@@ -115,6 +115,11 @@ def _is_negative(m: Any, x: Value) -> Value:
     return m.op("less", m.op("stop_gradient", told), zero)  # type: ignore[no-any-return]
 
 
+@on_values(np.signbit)
+def _signbit(m, x):
+    return _is_negative(m, as_float(m, x))
+
+
 @on_values(math.copysign, np.copysign)
 def _copysign(m, x1, x2):
     x, sign = m.promoted(x1, x2, at_least_float=True)
@@ -131,7 +136,9 @@ def _cbrt(m, x):
 @on_values(np.trunc)
 def truncated(m, x):
     """x without its fraction, with its sign"""
-    x = as_float(m, x)
+    x = m.as_value(x)
+    if not x.dtype.is_float:
+        return x
     negative = m.op("less", x, Constant(0, dtype=x.dtype))
     return m.op("where", negative, m.op("ceil", x), m.op("floor", x))
 

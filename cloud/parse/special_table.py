@@ -90,7 +90,7 @@ def _remainder(m, x, y):
 @on_values(math.modf, np.modf)
 def _modf(m, x):
     x = as_float(m, x)
-    whole = truncated(m, x)
+    whole = truncated(m, as_float(m, x))
     part = m.op("where", _is_infinite(m, x), _number(0, x), m.op("sub", x, whole))
     return part, whole
 

@@ -32,6 +32,9 @@ EDGES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "round to digits": (lambda x: round(x, 1), [2.55, 2.675, 0.25, 0.35, -2.55, -0.0, 1e300, INF]),
     "round to two": (lambda x: round(x, 2), [2.675, 1.005, -1.255, 1e-9, 123456.785]),
     "sign": (lambda x: np.sign(x), SIGNED),
+    "signbit": (lambda x: np.signbit(x), SIGNED),
+    "floor division": (lambda x, y: x // y, [(a, b) for a in (0.0, -0.0, 0.5, -0.5, 7.0)
+                                             for b in (-0.5, 2.0, -3.0)]),
 }  # fmt: skip
 
 
@@ -115,6 +118,8 @@ OF_INTEGERS: dict[str, tuple[Callable[..., Any], Any]] = {
     "not": (lambda x: np.logical_not(x), INTS),
     "and": (lambda x: np.logical_and(x, [1, 0, 1]), INTS),
     "xor": (lambda x: np.logical_xor(x, x > 0), INTS),
+    "steps of truths": (lambda x: np.diff(x > 0), INTS),
+    "bounds outside": (lambda x: np.clip(x, -2, 4), BYTES),
     "list": (lambda x: x * [1, 2, 3], INTS),
     "list before": (lambda x: [1, 2, 3] - x, INTS),
     "compared with a list": (lambda x: x == [5, 2, 0], INTS),
@@ -139,6 +144,45 @@ def test_integers_are_numpys(name: str, mode: str) -> None:
         found = jit(f)(x)
     np.testing.assert_array_equal(found, want)
     assert (found.dtype == np.bool_) == (want.dtype == np.bool_)
+
+
+KINDS = {
+    "bool": np.array([True, False]),
+    "u8": np.array([3, 5], np.uint8),
+    "i32": np.array([3, 5], np.int32),
+    "i64": np.array([3, 5], np.int64),
+    "f32": np.array([3, 5], np.float32),
+    "f64": np.array([3.5, 5.0]),
+}
+JOINED: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "**": lambda a, b: a**b,
+    "maximum": lambda a, b: np.maximum(a, b),
+    "where": lambda a, b: np.where(a > b, a, b),
+}
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize("name", JOINED)
+def test_types_are_promoted_as_the_table_says(name: str, mode: str) -> None:
+    """As numpy does, but for what docs/differentiation.md says."""
+    f = JOINED[name]
+    for a in KINDS:
+        for b in KINDS:
+            with np.errstate(all="ignore"), modes.using(mode=mode):
+                want, found = f(KINDS[a], KINDS[b]), jit(f)(KINDS[a], KINDS[b])
+            kinds = {KINDS[a].dtype.kind, KINDS[b].dtype.kind}
+            if kinds == {"b"} and name in ("//", "**"):
+                assert found.dtype == np.int32
+            elif name == "/" and "f" not in kinds:
+                assert found.dtype == np.float32
+            elif len(kinds) == 2 and "f32" in (a, b) and kinds & {"i", "u"}:
+                assert found.dtype == np.float32, (a, b)
+            else:
+                assert found.dtype == want.dtype, (a, b)
 
 
 @pytest.mark.parametrize("mode", modes.MODES)
