@@ -10,7 +10,7 @@ import numpy as np
 from ir.op import OPS
 
 _SORTED = "cloud.ops.topk(x, k=size) sorts from the largest down and says where each one lay"
-_WITHOUT_NAN = "np.where(np.isnan(x), 0, x) and the same function without nan"
+_SPREAD = "np.sum of np.where(np.isnan(x), 0, x - mean) ** 2 over np.sum(~np.isnan(x))"
 _COUNTED = "cloud.ops.scatter_add onto zeros counts into known places"
 _SOLVED = "elimination written as a loop, or the known matrix inverted before"
 _COMPARED = "np.where(c, a, np.where(d, b, other))"
@@ -18,7 +18,7 @@ _REPEATED = "a loop, or operators on the whole array"
 _REDUCED = "np.sum, np.prod, np.max, np.min, np.all, np.any, np.cumsum"
 _INSTEAD = {
     **dict.fromkeys(("sort", "argsort", "median", "percentile", "quantile", "partition"), _SORTED),
-    **dict.fromkeys(("nansum", "nanmean", "nanmax", "nanmin", "nanstd", "nanvar"), _WITHOUT_NAN),
+    **dict.fromkeys(("nanstd", "nanvar"), _SPREAD),
     **dict.fromkeys(("bincount", "histogram", "digitize"), _COUNTED),
     **dict.fromkeys(("inv", "solve", "det", "eig", "eigh", "svd", "qr", "cholesky"), _SOLVED),
     **dict.fromkeys(("select", "piecewise", "choose"), _COMPARED),
@@ -40,6 +40,13 @@ _INSTEAD = {
     "average": "np.sum(w * x) / np.sum(w)",
     "interp": "np.where for each of the known pieces",
     "kron": "np.outer of the flat arrays, then reshape and transpose",
+    "nansum": "np.sum of np.where(np.isnan(x), 0, x)",
+    "nanmean": "np.sum of np.where(np.isnan(x), 0, x) over np.sum(~np.isnan(x))",
+    "nanmax": "np.max of np.where(np.isnan(x), -np.inf, x)",
+    "nanmin": "np.min of np.where(np.isnan(x), np.inf, x)",
+    "nancumsum": "np.cumsum of np.where(np.isnan(x), 0, x)",
+    "nanprod": "np.prod of np.where(np.isnan(x), 1, x)",
+    "nancumprod": "cloud.ops.cumprod of np.where(np.isnan(x), 1, x)",
     "outer": "x[:, None] and y[None, :], which stretch",
     "cross": "products of the components, then np.stack",
     "array_equal": "np.all(a == b)",

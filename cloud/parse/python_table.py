@@ -157,7 +157,12 @@ def _by_key(m, items, *value):
 @on_values(copy.copy)
 def _copied(m, x):
     """Of a list, a dict or an object a new one of the same parts; values never change."""
-    return x if isinstance(x, Value) else m.made(copy.copy(x))
+    if isinstance(x, Value):
+        return x
+    new = m.made(copy.copy(x))
+    if m.regions:
+        m.regions[-1].own[id(new)] = new  # objects that `made` does not know, too
+    return new
 
 
 @on_values(copy.deepcopy)

@@ -12,6 +12,7 @@ import numpy as np
 
 from cloud.parse.numeric_table import as_float, rounded, whole_number
 from cloud.parse.table import on_values
+from ir.dtype import DType
 from ir.graph import Constant, Value
 
 
@@ -147,21 +148,20 @@ def truncated(m, x):
 def _round(m, number, ndigits=None):
     if ndigits is None:
         return whole_number(m, number, "round")
-    if number.rank or not number.dtype.is_float or ndigits <= 0:
+    if number.rank or number.dtype is not DType.f64 or ndigits <= 0:
         return rounded(m, number, ndigits)
     return _to_digits(m, number, ndigits)
 
 
 def _to_digits(m: Any, x: Value, digits: int) -> Value:
-    """The number of that many digits next to x. The product by 10^digits is rounded; what that
-    left out tells the side of what looks like the middle between two (Dekker 1971)."""
+    """The number of that many digits next to x, a float64. The product by 10^digits is rounded;
+    what that left out tells the side of what looks like the middle of two (Dekker 1971)."""
 
-    def const(n: Any) -> Constant:
-        return Constant(n, dtype=x.dtype)
+    def const(n: float) -> Constant:
+        return Constant(n, dtype=DType.f64)
 
-    scale = x.dtype.numpy.type(10.0**digits)
-    factor = x.dtype.numpy.type(2 ** ((np.finfo(x.dtype.numpy).nmant + 2) // 2) + 1)
-    limit = const(1 / (np.finfo(x.dtype.numpy).eps * scale))
+    scale, factor = 10.0**digits, 2.0**27 + 1
+    limit = const(2.0**52 / scale)
     has_digits, whole = m.op("less", m.op("abs", x), limit), m.op("stop_gradient", x)
     x = m.op("where", has_digits, x, const(0))
     y = m.op("mul", x, const(scale))
