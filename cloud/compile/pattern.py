@@ -18,9 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from ir.dtype import DType
 from ir.graph import Constant, Node, Value
 from ir.op import OPS
 
+FLOATS = frozenset((DType.f16, DType.f32, DType.f64))
+SIGNED = FLOATS | {DType.i8, DType.i16, DType.i32, DType.i64}
+NUMBERS = SIGNED | {DType.u8}
+ANY = NUMBERS | {DType.bool}
 COMMUTE = ("add", "mul", "maximum", "minimum")
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul"}
 Make = Callable[[str, Sequence[Value | None], dict[str, Any]], Value]
@@ -31,14 +36,17 @@ class Rule:
     """`pattern` becomes `replacement`, where `when` holds (a Python expression of what was bound).
 
     `exact`: the reference kernels give the same bits before and after; other rules change the
-    rounding. `once`: only where the pattern's inner results have no other reader, whom the rule
-    would make compute them again. `samples`: shapes by variable, and attributes by name, for tests
-    that try the rule on random tensors; (3, 4) where nothing is said. `low`: the smallest element.
+    rounding. `dtypes`: of results for which the rule holds; those of integers wrap around, and
+    division leaves the fraction out. `once`: only where the pattern's inner results have no other
+    reader, whom the rule would make compute them again. `samples`: shapes by variable, and
+    attributes by name, for tests that try the rule on random tensors; (3, 4) where nothing is said.
+    `low`: the smallest element.
     """
 
     pattern: str
     replacement: str
     when: str = "True"
+    dtypes: frozenset[DType] = FLOATS
     exact: bool = True
     once: bool = False
     samples: Mapping[str, Any] = field(default_factory=dict)
@@ -59,6 +67,8 @@ class Rule:
     def apply(self, node: Node, inputs: Sequence[Value | None], reads: Reads, make: Make) -> Any:
         """The value that takes the place of the node's result, or None: no match."""
         old = node.results[0]
+        if old.dtype not in self.dtypes:
+            return None
         for bound in _match_node(self.root, node, inputs, {}, reads if self.once else None):
             if self.when != "True" and not _value(self._condition, bound):
                 continue
@@ -210,9 +220,10 @@ def _value(code: CodeType, bound: Mapping[str, Any]) -> Any:
     return eval(code, {**_NAMES, **bound})
 
 
-def _is_power_of_two(k: float) -> bool:
-    """Whether dividing by k and multiplying by 1 / k round alike: they do not round at all."""
-    return 2**-60 < abs(k) < 2**60 and bool(abs(np.frexp(k)[0]) == 0.5)
+def _is_power_of_two(k: float, dtype: DType) -> bool:
+    """Whether dividing by k and multiplying by 1 / k round alike: both numbers are exact."""
+    in_range = 2**-60 < abs(k) < 2**60 and np.isfinite(dtype.numpy.type(1 / k))
+    return bool(in_range and abs(np.frexp(k)[0]) == 0.5)
 
 
 def _with_units(shape: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:

@@ -63,7 +63,8 @@ def _one_size(k: str, sizes: Iterable[Dim]) -> Dim:
 def _reaches(
     runs: Mapping[str, tuple[Dim, Dim]], k: str, meets: Iterable[tuple[Affine, Dim]]
 ) -> list[Dim]:
-    """The ends of k up to which elements exist, the other indices of theirs known."""
+    """The ends of k up to which elements exist, the other indices of theirs known. Raises
+    RangeError for an index that falls and is below 0 from the start on."""
     ends: list[Dim] = []
     for a, size in meets:
         factors = dict(a.factors)
@@ -75,5 +76,10 @@ def _reaches(
             first, end = runs[i]
             same_side = (c > 0) == (step > 0)
             room = room + ((end + -1) * -abs(c) if same_side else first * abs(c))
+        if step < 0 and isinstance(room, int) and room < 0 and size != 0:
+            raise RangeError(
+                f"an index starts at {room} and falls with {k.split()[0]}, want one from 0 on: the "
+                "last element is at its size less 1"
+            )
         ends.append(room // abs(step) + 1)
     return ends

@@ -53,8 +53,17 @@ _COMPARISONS = {
 }
 _BY_OBJECT = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _LOGICAL = {ast.BitAnd: "logical_and", ast.BitOr: "logical_or"}
+_OF_TRUTHS = {ast.Add: "logical_or", ast.Mult: "logical_and"}  # of arrays, as numpy has it
+_BITS = {
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "left",
+    ast.RShift: "right",
+}
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 _STEPPING = (ast.Add, ast.Sub)
+_SHIFTS = (ast.LShift, ast.RShift)
 _SHRINKING = (ast.FloorDiv, ast.Mod, ast.Div)
 MOST_STEP = 16  # by which an integer of 32 bits goes on, for as many turns as anyone waits for
 MOST_NARROW = 2**30
@@ -71,14 +80,15 @@ class Arithmetic(Base):
         """
         if not self.is_ours(a, b):
             return BINARY[kind](a, b)
+        a, b = self._arrays(a), self._arrays(b)
         if kind is ast.MatMult:
             return self.matmul(*self.promoted(a, b))
         if kind is ast.Pow:
             return self.power(a, b)
-        if kind in (ast.BitAnd, ast.BitOr, ast.BitXor):
+        if kind in _BITS:
             return self._bitwise(kind, a, b)
-        if kind in (ast.LShift, ast.RShift):
-            raise self.not_known("a shift of a value", "multiply or divide by a power of two")
+        if kind in _OF_TRUTHS and self._are_truths(a, b):
+            return self.op(_OF_TRUTHS[kind], *self.promoted(a, b))
         weak = self.is_weak(a) and self.is_weak(b)
         small = kind in _SHRINKING or (kind in _STEPPING and _is_step(a, b))
         a, b = self.promoted(a, b, at_least_float=kind is ast.Div, numbers=True)
@@ -107,33 +117,66 @@ class Arithmetic(Base):
             return self.weakly(self.op("neg", self.number(x)), self.is_weak(x))
         if x.dtype is DType.bool:
             return self.op("logical_not", x)
-        raise self.not_known("~ of a value that is not a truth value", "write -x - 1")
+        if x.dtype.is_float:
+            raise self.not_known(f"~ of {described(x)}", "it works on integers and truth values")
+        ones = Constant(np.array(-1).astype(x.dtype.numpy))
+        return self.weakly(self.op("sub", ones, x), self.is_weak(x))
 
     def compare(self, kind: type, a: Any, b: Any) -> Any:
         """One comparison: a truth value of the graph if an operand is a value."""
         if kind in _BY_OBJECT or not self.is_ours(a, b):
             return COMPARE[kind](a, b)
-        a, b = self.promoted(a, b)
+        a, b = self._arrays(a), self._arrays(b)
+        a, b = self.promoted(self._holding(a, b), self._holding(b, a))
         if kind is ast.NotEq:
             return self.op("logical_not", self.op("equal", a, b))
         return self.op(_COMPARISONS[kind], a, b)
 
+    def _arrays(self, x: Any) -> Any:
+        """A list beside a value with axes is an array, as for numpy."""
+        return self.call(np.asarray, (x,), {}) if isinstance(x, (list, tuple)) else x
+
+    def _holding(self, x: Any, n: Any) -> Any:
+        """x, of 64 bits if it is of integers that end before the number n beside it."""
+        if not isinstance(x, Value) or type(n) is not int or x.dtype.is_float:
+            return x
+        short = x.dtype is not DType.bool and not _holds(x.dtype, n)
+        return self.cast(x, DType.i64) if short else x
+
     def is_ours(self, a: Any, b: Any) -> bool:
-        """Whether an operator on these is one of the graph: values, perhaps beside numbers."""
-        some = isinstance(a, Value) or isinstance(b, Value)
-        return some and isinstance(a, NUMERIC) and isinstance(b, NUMERIC)
+        """Whether an operator on these is one of the graph: values, perhaps beside numbers, or
+        beside lists where the values have axes."""
+        values = [x for x in (a, b) if isinstance(x, Value)]
+        kinds = (*NUMERIC, list, tuple) if any(x.rank for x in values) else NUMERIC
+        return bool(values) and isinstance(a, kinds) and isinstance(b, kinds)
 
     def power(self, a: Any, b: Any) -> Value:
         """a ** b; small whole powers are products, which are exact for negative numbers too."""
-        if isinstance(b, int) and not isinstance(b, bool) and 0 < b <= MOST_POWER:
+        if isinstance(b, NUMBER) and b == 0:
+            return self._ones(self.number(a), is_float=isinstance(b, float))
+        whole = isinstance(b, int) and not isinstance(b, bool) and b > 0
+        if whole and b > MOST_POWER and isinstance(a, Value) and not a.dtype.is_float:
+            base = self.number(a)
+            weak = self.is_weak(base)
+            base = self.wide(base) if weak else base
+            return self.weakly(self.op("pow", base, Constant(b, dtype=base.dtype)), weak)
+        if whole and b <= MOST_POWER:
             base = self.number(a)
             base = self.wide(base) if b > 1 and self.is_weak(base) else base
             y = base
             for _ in range(b - 1):
                 y = self.op("mul", y, base)
             return self.weakly(y, self.is_weak(a))
-        a, b = self.promoted(a, b, at_least_float=True)
+        pythons = self.is_weak(a) and self.is_weak(b)  # whose 2**-1 is a float
+        a, b = self.promoted(a, b, at_least_float=pythons, numbers=True)
         return self.op("pow", a, b)
+
+    def _ones(self, x: Value, *, is_float: bool) -> Value:
+        """x**0, whose derivatives are 0 everywhere, at 0 too."""
+        dtype = self.default_float if is_float and not x.dtype.is_float else x.dtype
+        one = Constant(1, dtype=dtype)
+        y = self.op("broadcast_to", one, shape=x.shape) if x.shape else one
+        return self.weakly(y, self.is_weak(x))
 
     def matmul(self, a: Value, b: Value) -> Value:
         """numpy's `@`: a vector on the left is a row, one on the right a column."""
@@ -172,12 +215,16 @@ class Arithmetic(Base):
         self, a: Any, b: Any, *, at_least_float: bool = False, numbers: bool = False
     ) -> tuple[Value, Value]:
         """Both as values of one type: a Python number takes the other's, a float type wins."""
-        if numbers:
+        if numbers and not any(self._is_of_numbers(x) for x in (a, b)):
             a, b = self.number(a), self.number(b)
         dtype = self.common_dtype(a, b)
         if at_least_float and not dtype.is_float:
             dtype = self.default_float
         return self.as_value(a, dtype), self.as_value(b, dtype)
+
+    def _is_of_numbers(self, x: Any) -> bool:
+        """Whether x has a type of numbers of its own, which truth values beside it take."""
+        return not isinstance(x, NUMBER) and self.dtype_of(x) is not DType.bool
 
     def common_dtype(self, a: Any, b: Any) -> DType:
         """The type in which two numbers meet. Integers of Python's take the type of an array's."""
@@ -260,17 +307,37 @@ class Arithmetic(Base):
             signs = self.op("mul", self.op("sign", rest), self.op("sign", b))
             below = self.op("less", signs, zero)
             whole = self.op("where", below, self.op("sub", whole, one), whole)
-            endless = self.op("floor", self.op("div", a, b))
+            quotient = self.op("stop_gradient", self.op("div", a, b))
+            signed = self.op("mul", quotient, zero)  # 0 with the sign that a quotient has
+            whole = self.op("where", self.op("equal", whole, zero), signed, whole)
+            endless = self.op("floor", quotient)
             return self.op("where", self.op("equal", b, zero), endless, whole)  # type: ignore[no-any-return]
         return self.op("div", self.op("sub", a, self.op("mod", a, b)), b)  # type: ignore[no-any-return]
 
+    def _are_truths(self, a: Any, b: Any) -> bool:
+        """Whether both are truth values and one an array of them: two of Python's add up to 2."""
+        kinds = [x.dtype if isinstance(x, Value) else element_type(x) for x in (a, b)]
+        return kinds == [DType.bool] * 2 and any(getattr(x, "shape", ()) for x in (a, b))
+
     def _bitwise(self, kind: type, a: Any, b: Any) -> Value:
+        if kind in _SHIFTS:
+            a, b = self.number(a), self.number(b)
+        weak = self.is_weak(a) and self.is_weak(b)
         a, b = self.promoted(a, b)
-        if a.dtype is not DType.bool:
-            raise self.not_known(f"a bit operator on {described(a)}", "it works on truth values")
-        if kind is ast.BitXor:
+        dtype = a.dtype
+        if dtype.is_float:
+            raise self.not_known(
+                f"a bit operator on {described(a)}", "it works on integers and truth values"
+            )
+        if dtype is DType.bool and kind is ast.BitXor:
             return self.op("logical_not", self.op("equal", a, b))
-        return self.op(_LOGICAL[kind], a, b)
+        if dtype is DType.bool:
+            return self.op(_LOGICAL[kind], a, b)
+        if weak and kind is ast.LShift:
+            dtype = DType.i64
+        at_work = dtype if dtype in (DType.i32, DType.i64) else DType.i32
+        y = self.op("bitwise", *(self.cast(x, at_work) for x in (a, b)), kind=_BITS[kind])
+        return self.weakly(self.cast(y, dtype), weak)
 
 
 def _is_step(a: Any, b: Any) -> bool:

@@ -119,9 +119,10 @@ for _f in (np.triu, np.tril):
 
 
 @on_values(np.trace)
-def _trace(m, x):
-    x = _known_shape(m, np.trace, x, ())
-    return m.reduce("reduce_sum", _rearranged(m, x, np.diagonal(_places(x))), -1)
+def _trace(m, a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    a = _known_shape(m, np.trace, a, (offset, axis1, axis2))
+    diagonal = _rearranged(m, a, np.diagonal(_places(a), offset, axis1, axis2))
+    return m.call(np.sum, (diagonal, -1, dtype, out), {})
 
 
 def _joined(axis_of: Callable[[Value], int], least: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -153,7 +154,10 @@ def _diff(m, x, n=1, axis=-1):
     before = (slice(None),) * m.axis_of(x, axis)
     for _ in range(n):
         later, earlier = m.index(x, (*before, slice(1, None))), m.index(x, (*before, slice(-1)))
-        x = m.binary(ast.Sub, later, earlier)
+        if x.dtype is DType.bool:
+            x = m.compare(ast.NotEq, later, earlier)
+        else:
+            x = m.binary(ast.Sub, later, earlier)
     return x
 
 
@@ -192,6 +196,8 @@ for _kind in (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_):
 
 @on_values(np.einsum)
 def _einsum(m, equation, *operands):
+    if not isinstance(equation, str):
+        equation, operands = _lettered((equation, *operands))
     """Sums of products by labels (Einstein 1916), two operands at a time as one matmul."""
     equation = equation.replace(" ", "")
     given, _, result = equation.partition("->")
@@ -219,6 +225,15 @@ def _einsum(m, equation, *operands):
         labels, y = _contracted(m, labels, y, more, x, wanted)
     labels, y = _summed(m, labels, y, set(result))
     return m.op("transpose", y, perm=tuple(labels.index(c) for c in result)) if y.rank else y
+
+
+def _lettered(parts: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The equation and the operands of arrays that lists of numbers, one for each axis, follow."""
+    terms = ["".join(chr(ord("a") + i) for i in numbers) for numbers in parts[1::2]]
+    if len(parts) % 2:
+        result = "".join(chr(ord("a") + i) for i in parts[-1])
+        return f"{','.join(terms)}->{result}", parts[:-1:2]
+    return ",".join(terms), parts[::2]
 
 
 def _summed(m: Any, labels: str, x: Value, wanted: set[str]) -> tuple[str, Value]:

@@ -16,6 +16,7 @@ from cloud.parse import (  # noqa: F401  (they fill the table)
     array_table,
     numeric_table,
     python_table,
+    real_table,
     reduction_table,
     special_table,
 )
@@ -30,7 +31,7 @@ from cloud.parse.functions import (
     is_users,
     scope_of,
 )
-from cloud.parse.nearest import nearest
+from cloud.parse.nearest import arguments, nearest
 from cloud.parse.recursion import Recursion
 from cloud.parse.source import FunctionSource, source_of
 from cloud.parse.state import Scope
@@ -114,9 +115,9 @@ class Calls(Recursion):
             if not is_fault(e) or not values_in([list(args), kwargs]):
                 raise
             if (unknown := _misfit(handler, self, args, kwargs)) is not None:
-                raise self._takes_no_values(f, unknown) from None
+                raise self._takes_no_values(f, unknown, arguments(f, handler)) from None
             if isinstance(e, TypeError):
-                raise self._takes_no_values(f, worded(e)) from None
+                raise self._takes_no_values(f, worded(e), arguments(f, handler)) from None
             hint = "give arguments that fit the shapes of its arrays"
             raise self.not_known(f"{_full_name(f)}: {worded(e)}", hint) from None
 
@@ -155,9 +156,9 @@ class Calls(Recursion):
             "define it in a file or a notebook, or run it in eager mode",
         )
 
-    def _takes_no_values(self, f: Any, why: str) -> Exception:
+    def _takes_no_values(self, f: Any, why: str, hint: str = "") -> Exception:
         return self.not_known(
-            f"{_full_name(f)} does not take values of a graph ({why})", nearest(f)
+            f"{_full_name(f)} does not take values of a graph ({why})", hint or nearest(f)
         )
 
     def run_function(self, source: FunctionSource, scope: Scope, arguments: dict[str, Any]) -> Any:

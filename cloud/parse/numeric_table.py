@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
 import math
 from typing import Any
 
@@ -23,20 +22,18 @@ def as_float(m: Any, x: Any) -> Value:
 
 
 _UNARY: dict[str, tuple[Any, ...]] = {
-    name: (getattr(np, name), getattr(math, name)) for name in ("sin", "cos", "exp", "sqrt", "tanh")
+    name: (getattr(np, name), getattr(math, name))
+    for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "sqrt")
 }
 for _name in ("acos", "asin", "atan", "acosh", "asinh", "atanh"):
     _UNARY[_name] = (getattr(np, f"arc{_name[1:]}"), getattr(math, _name))
 for _name, _functions in _UNARY.items():
     on_values(*_functions)(lambda m, x, *, name=_name: m.op(name, as_float(m, x)))
 for _name in ("floor", "ceil"):
-    on_values(getattr(np, _name))(lambda m, x, *, name=_name: m.op(name, as_float(m, x)))
-    on_values(getattr(math, _name))(
-        lambda m, x, *, name=_name: m.cast(m.op(name, as_float(m, x)), DType.i32)
-    )
+    on_values(getattr(np, _name))(lambda m, x, *, name=_name: _step(m, x, name))
+    on_values(getattr(math, _name))(lambda m, x, *, name=_name: whole_number(m, x, name))
 for _name, _f in (
     ("log", np.log),
-    ("sign", np.sign),
     ("erf", math.erf),
     ("reciprocal", np.reciprocal),
 ):
@@ -51,10 +48,15 @@ for _kind, _f in (
     (ast.Mod, np.mod),
     (ast.FloorDiv, np.floor_divide),
     (ast.MatMult, np.matmul),
-    (ast.BitAnd, np.logical_and),
-    (ast.BitOr, np.logical_or),
+    (ast.BitAnd, np.bitwise_and),
+    (ast.BitOr, np.bitwise_or),
+    (ast.BitXor, np.bitwise_xor),
+    (ast.LShift, np.left_shift),
+    (ast.RShift, np.right_shift),
 ):
     on_values(_f)(lambda m, a, b, *, kind=_kind: m.binary(kind, a, b))
+for _kind, _f in ((ast.BitAnd, np.logical_and), (ast.BitOr, np.logical_or)):
+    on_values(_f)(lambda m, a, b, *, kind=_kind: m.binary(kind, _truths(m, a), _truths(m, b)))
 for _kind, _f in (
     (ast.Lt, np.less),
     (ast.LtE, np.less_equal),
@@ -66,128 +68,55 @@ for _kind, _f in (
     on_values(_f)(lambda m, a, b, *, kind=_kind: m.compare(kind, a, b))
 
 
+def _step(m: Any, x: Any, name: str) -> Value:
+    """Floor or ceil; integers and truth values stay as they are."""
+    x = m.as_value(x)
+    return m.op(name, x) if x.dtype.is_float else x  # type: ignore[no-any-return]
+
+
 @on_values(np.negative)
 def _negative(m, x):
     return m.unary(ast.USub, x)
 
 
+@on_values(np.positive)
+def _positive(m, x):
+    return m.unary(ast.UAdd, x)
+
+
+@on_values(np.invert)
+def _invert(m, x):
+    return m.unary(ast.Invert, x)
+
+
+def _truths(m: Any, x: Any) -> Value:
+    return m.cast(as_array(m, x), DType.bool)  # type: ignore[no-any-return]
+
+
 @on_values(np.logical_not)
 def _logical_not(m, x):
-    return m.op("logical_not", x)
+    return m.op("logical_not", _truths(m, x))
 
 
-@on_values(builtins.abs, np.abs, np.fabs, math.fabs)
+@on_values(np.sign)
+def _sign(m, x):
+    return m.op("sign", m.number(m.as_value(x)))
+
+
+@on_values(builtins.abs, np.abs)
 def _abs(m, x):
-    return (
-        m.weakly(m.op("maximum", x, m.op("neg", x)), m.is_weak(x))
-        if not (x := m.number(x)).dtype.is_float
-        else m.op("abs", x)
-    )
+    x = x if isinstance(x, Value) and x.dtype is DType.bool and x.rank else m.number(m.as_value(x))
+    return x if x.dtype is DType.bool else m.weakly(m.op("abs", x), m.is_weak(x))
+
+
+@on_values(np.fabs, math.fabs)
+def _fabs(m, x):
+    return m.op("abs", as_float(m, x))
 
 
 @on_values(np.square)
 def _square(m, x):
     return m.binary(ast.Mult, x, x)
-
-
-@on_values(math.tan, np.tan)
-def _tan(m, x):
-    x = as_float(m, x)
-    return m.op("div", m.op("sin", x), m.op("cos", x))
-
-
-@on_values(math.sinh, np.sinh)
-def _sinh(m, x):
-    """With what e^x - 1 keeps of small x, whose digits e^x - e^-x would lose."""
-    e = _expm1(m, x)
-    return m.op("mul", m.op("add", e, m.op("div", e, m.op("add", e, _one(m, x)))), 0.5)
-
-
-@on_values(math.cosh, np.cosh)
-def _cosh(m, x):
-    x = as_float(m, x)
-    return m.op("mul", m.op("add", m.op("exp", x), m.op("exp", m.op("neg", x))), 0.5)
-
-
-@on_values(math.log1p, np.log1p)
-def _log1p(m, x):
-    """log(u) x / (u - 1) with u = 1 + x as it is rounded: to the last digits (Goldberg 1991)"""
-    x, one = as_float(m, x), _one(m, x)
-
-    def near(x: Value) -> Value:
-        u = m.op("add", x, one)
-        moved = m.op("sub", u, one)
-        still = m.op("equal", moved, Constant(0, dtype=x.dtype))
-        safe = m.op("where", still, one, moved)
-        return m.op("where", still, x, m.op("mul", m.op("log", u), m.op("div", x, safe)))  # type: ignore[no-any-return]
-
-    return _near_zero(m, x, near, lambda x: m.op("log", m.op("add", x, one)))
-
-
-@on_values(math.expm1, np.expm1)
-def _expm1(m, x):
-    """2 t / (1 - t) with t = tanh(x / 2), which keeps the digits of small x"""
-    x, one = as_float(m, x), _one(m, x)
-
-    def near(x: Value) -> Value:
-        t = m.op("tanh", m.op("mul", x, 0.5))
-        return m.op("div", m.op("add", t, t), m.op("sub", one, t))  # type: ignore[no-any-return]
-
-    return _near_zero(m, x, near, lambda x: m.op("sub", m.op("exp", x), one))
-
-
-def _near_zero(m: Any, x: Value, near: Any, far: Any) -> Value:
-    """near(x) where |x| < 1/2, else far(x); neither is computed, nor differentiated, elsewhere."""
-    half, one = Constant(0.5, dtype=x.dtype), _one(m, x)
-    small = m.op("less", m.op("abs", x), half)
-    zero = Constant(0, dtype=x.dtype)
-    y: Value = m.op(
-        "where", small, near(m.op("where", small, x, zero)), far(m.op("where", small, one, x))
-    )
-    return y
-
-
-@on_values(math.hypot, np.hypot)
-def _hypot(m, *xs):
-    squares = [m.binary(ast.Mult, x, x) for x in xs]
-    return m.op(
-        "sqrt", as_float(m, functools.reduce(lambda a, b: m.binary(ast.Add, a, b), squares))
-    )
-
-
-@on_values(math.dist)
-def _dist(m, p, q):
-    pairs = zip(m.iterated(p), m.iterated(q), strict=True)
-    return m.call(math.hypot, tuple(m.binary(ast.Sub, a, b) for a, b in pairs), {})
-
-
-@on_values(math.atan2, np.arctan2)
-def _atan2(m, y, x):
-    """atan of the smaller side by the larger one, turned to where it lies"""
-    y, x = m.promoted(y, x, at_least_float=True)
-    zero, one = Constant(0, dtype=x.dtype), _one(m, x)
-    steep = m.op("greater", m.op("abs", y), m.op("abs", x))
-    below, left = m.op("less", y, zero), m.op("less", x, zero)
-    over, under = m.op("where", steep, x, y), m.op("where", steep, y, x)
-    under = m.op("where", m.op("equal", under, zero), one, under)
-    angle = m.op("atan", m.op("div", over, under))
-    half = m.op("where", below, Constant(-math.pi / 2, dtype=x.dtype), math.pi / 2)
-    back = m.op("where", left, m.op("add", half, half), zero)
-    return m.op("where", steep, m.op("sub", half, angle), m.op("add", angle, back))
-
-
-@on_values(math.copysign, np.copysign)
-def _copysign(m, x, sign):
-    x, sign = m.promoted(x, sign, at_least_float=True)
-    negative = m.op("less", sign, Constant(0, dtype=sign.dtype))
-    size = m.op("abs", x)
-    return m.op("where", negative, m.op("neg", size), size)
-
-
-@on_values(math.cbrt, np.cbrt)
-def _cbrt(m, x):
-    x = as_float(m, x)
-    return _copysign(m, m.binary(ast.Pow, m.op("abs", x), 1 / 3), x)
 
 
 @on_values(math.log)
@@ -210,19 +139,18 @@ for _f in (np.radians, math.radians, np.deg2rad):
     on_values(_f)(lambda m, x: m.binary(ast.Mult, as_float(m, x), math.pi / 180))
 
 
-@on_values(np.trunc, math.trunc)
-def _trunc(m, x):
-    x = as_float(m, x)
-    return m.op("mul", m.op("sign", x), m.op("floor", m.op("abs", x)))
+@on_values(np.rint)
+def _rint(m, x):
+    return m.op("round", as_float(m, x))
 
 
-@on_values(np.round, np.rint)
-def _rint(m, x, decimals=0):
+@on_values(np.round, np.around)
+def rounded(m, a, decimals=0):
+    if isinstance(a, Value) and not a.dtype.is_float and decimals >= 0:
+        return m.number(a)
     scale = 10.0**decimals
-    x = as_float(m, x)
-    if not decimals:
-        return m.op("round", x)
-    return m.binary(ast.Div, m.op("round", m.binary(ast.Mult, x, scale)), scale)
+    y = m.op("round", m.binary(ast.Mult, as_float(m, a), scale))
+    return m.binary(ast.Div, y, scale) if decimals else y
 
 
 @on_values(np.isfinite, math.isfinite)
@@ -237,17 +165,12 @@ def _isinf(m, x):
 
 @on_values(np.logical_xor)
 def _logical_xor(m, a, b):
-    a, b = (m.cast(m.as_value(x), DType.bool) for x in (a, b))
-    return m.compare(ast.NotEq, a, b)
+    return m.compare(ast.NotEq, _truths(m, a), _truths(m, b))
 
 
 @on_values(math.isnan, np.isnan)
 def _isnan(m, x):
     return m.op("is_nan", as_float(m, x))
-
-
-def _one(m: Any, x: Any) -> Constant:
-    return Constant(1, dtype=as_float(m, x).dtype)
 
 
 @on_values(np.dot)
@@ -283,6 +206,10 @@ def _clip(m, x, a_min=None, a_max=None, *, min=None, max=None):
     if (a_min is not None or a_max is not None) and (min is not None or max is not None):
         raise ValueError("both a_min or a_max and min or max; want one of these names")
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
+    if isinstance(x, Value) and x.dtype in (DType.u8, DType.i8, DType.i16, DType.i32, DType.i64):
+        info = np.iinfo(x.dtype.numpy)  # what is beyond it bounds nothing
+        low = None if isinstance(low, int) and low < info.min else low
+        high = None if isinstance(high, int) and high > info.max else high
     x = x if low is None else m.op("maximum", *m.promoted(x, low))
     return x if high is None else m.op("minimum", *m.promoted(x, high))
 
@@ -325,10 +252,12 @@ def _broadcast_to(m, x, shape):
 
 @on_values(np.concatenate)
 def _concatenate(m, items, axis=0):
-    values = [m.as_value(x) for x in m.iterated(items)]
+    values = [as_array(m, x) for x in m.iterated(items)]
     for v in values[1:]:
         values[0], _ = m.promoted(values[0], v)
     values = [m.cast(v, values[0].dtype) for v in values]
+    if axis is None:
+        values, axis = [m.op("reshape", v, shape=(-1,)) for v in values], 0
     return m.op("concat", *values, axis=m.axis_of(values[0], axis))
 
 
@@ -339,12 +268,14 @@ def _stack(m, items, axis=0):
 
 @on_values(np.array)
 def _new_array(m, x, dtype=None):
-    y = _array(m, x, dtype)
+    y = as_array(m, x, dtype)
     return m.method_of_value(y, "copy") if y is x else y
 
 
 @on_values(np.asarray)
-def _array(m, x, dtype=None):
+def as_array(m, x, dtype=None):
+    """x as a value; lists of values as arrays of them"""
+
     def build(x: Any) -> Value:
         if isinstance(x, (list, tuple)):
             return m.stacked([build(i) for i in x])
@@ -375,7 +306,25 @@ def _to_float(m, x):
 
 @on_values(builtins.int)
 def _to_int(m, x):
-    return m.cast(_single(m, x, "int"), DType.i32)
+    x = _single(m, x, "int")
+    return m.weakly(m.number(x), True) if not x.dtype.is_float else _integer(m, x)
+
+
+@on_values(math.trunc)
+def _to_trunc(m, x):
+    return _to_int(m, x)
+
+
+def whole_number(m: Any, x: Any, name: str) -> Value:
+    """What floor, ceil or round make of x: an integer of Python's"""
+    x = _single(m, x, name)
+    if not x.dtype.is_float:
+        return m.weakly(m.number(x), True)  # type: ignore[no-any-return]
+    return _integer(m, m.op(name, x))
+
+
+def _integer(m: Any, x: Value) -> Value:
+    return m.weakly(m.cast(x, DType.i64), True)  # type: ignore[no-any-return]
 
 
 def _single(m: Any, x: Value, kind: str) -> Value:
@@ -387,13 +336,6 @@ def _single(m: Any, x: Value, kind: str) -> Value:
 @on_values(builtins.bool)
 def _to_bool(m, x):
     return m.truth(x)
-
-
-@on_values(builtins.round)
-def _round(m, x, digits=None):
-    if digits is not None:
-        return _rint(m, x, digits)
-    return m.cast(m.op("round", as_float(m, x)), DType.i32)
 
 
 @on_values(builtins.pow)

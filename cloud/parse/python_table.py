@@ -154,9 +154,19 @@ def _by_key(m, items, *value):
     )
 
 
-@on_values(copy.copy, copy.deepcopy)
+@on_values(copy.copy)
 def _copied(m, x):
-    """Values never change, so a copy holds the same ones."""
+    """Of a list, a dict or an object a new one of the same parts; values never change."""
+    if isinstance(x, Value):
+        return x
+    new = m.made(copy.copy(x))
+    if m.regions:
+        m.regions[-1].own[id(new)] = new  # objects that `made` does not know, too
+    return new
+
+
+@on_values(copy.deepcopy)
+def _deep_copied(m, x):
     return m.owned(rebuilt(x, lambda leaf: leaf if isinstance(leaf, Value) else copy.copy(leaf)))
 
 

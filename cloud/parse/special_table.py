@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cloud.parse.numeric_table import as_float
+from cloud.parse.real_table import truncated
 from cloud.parse.table import on_values
 from ir.dtype import DType
 from ir.graph import Constant, Value
@@ -89,7 +90,7 @@ def _remainder(m, x, y):
 @on_values(math.modf, np.modf)
 def _modf(m, x):
     x = as_float(m, x)
-    whole = m.op("mul", m.op("sign", x), m.op("floor", m.op("abs", x)))
+    whole = truncated(m, as_float(m, x))
     part = m.op("where", _is_infinite(m, x), _number(0, x), m.op("sub", x, whole))
     return part, whole
 

@@ -28,6 +28,7 @@ class Turn:
     """A loop: whether there is one more turn, and the turn.
 
     `counter`: a dict of the loop's own. `sure`: it certainly runs once. `every`: see while_loop.
+    `endless`: its condition always holds, so that its body alone leaves it.
     """
 
     more: Callable[[], Any]
@@ -35,6 +36,7 @@ class Turn:
     counter: dict[str, Any] | None = None
     sure: bool = False
     every: int = 1
+    endless: bool = False
     leaving: dict[str, Any] = field(default_factory=dict)  # how the last turn was left
     set_anew: dict[str, Poison] = field(default_factory=dict)  # variables that no turn may inherit
 
@@ -105,9 +107,9 @@ class StagedLoops(Branches, Sequences):
             held = {i: contents(c) for i, (c, _) in region.written.items()}
             if isinstance(leaving["code"], Value):  # data decide whether to go on
                 going_on = self.compare(ast.Eq, leaving["code"], 0)
-                condition = self.both(going_on, turn.more)
+                condition = self.both(going_on, lambda: self._more(turn))
             else:
-                condition = turn.more()
+                condition = self._more(turn)
             self._check_unchanged(region, held)
             body_start = next_serial()
             flow = self.end_of_body(turn.body())
@@ -119,6 +121,11 @@ class StagedLoops(Branches, Sequences):
         starts = (start, body_start)
         containers = {id(c): c for c, _ in region.written.values()}
         return Round(parameters, condition, starts, after, fresh, flow.possible, containers)
+
+    def _more(self, turn: Turn) -> Any:
+        test = turn.more()
+        turn.endless = test is True
+        return test
 
     def _check_unchanged(self, region: Region, held: dict[int, dict[Any, Any]]) -> None:
         """Refuse a condition that changes what is outside of it: its graph gives a truth alone."""
@@ -247,7 +254,9 @@ class StagedLoops(Branches, Sequences):
         results = self.loop_node(first, (condition, test), (body, body.close(last)), turn.every)
         self._settle(plan, found, iter(results), node)
         code = turn.leaving["code"]
-        return Flow(code, turn.leaving.get("value"), found.possible | {0})
+        ways = found.possible - {0} if turn.endless else found.possible | {0}
+        code = next(iter(ways)) if len(ways) == 1 else code
+        return Flow(code, turn.leaving.get("value"), ways)
 
     def loop_node(
         self,

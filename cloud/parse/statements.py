@@ -12,6 +12,7 @@ from cloud.parse.arithmetic import BINARY, IN_PLACE
 from cloud.parse.base import BREAK, CONTINUE, OFF_THE_END, RETURN, Flow
 from cloud.parse.errors import UnsupportedSyntax
 from cloud.parse.faults import refusing
+from cloud.parse.functions import interpretable
 from cloud.parse.items import Items
 from cloud.parse.state import MISSING, Scope
 from cloud.parse.stateful import GROWS
@@ -99,6 +100,11 @@ class Statements(Items):
             return IN_PLACE[kind](old, self.iterated(value))
         if isinstance(old, np.ndarray) and not isinstance(value, Value):
             return self.made(BINARY[kind](old, value))
+        method = getattr(type(old), f"__{IN_PLACE[kind].__name__}__", None)
+        if interpretable(method):
+            y = self.call(method, (old, value), {})
+            if y is not NotImplemented:
+                return y
         return self.operated(kind, old, value)
 
     def assign(self, target: ast.expr, value: Any) -> None:

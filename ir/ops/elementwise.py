@@ -8,6 +8,7 @@ from enum import Enum
 import numpy as np
 
 from ir.dtype import DType
+from ir.graph import Constant
 from ir.op import NO_GRAD, case, exactly, ints, op
 from ir.ops.compare import equal, greater, less, logical_and, where
 from ir.ops.rules import broadcast, same, unbroadcast
@@ -158,12 +159,17 @@ def sqrt(x):
 @op(code=10, shape=same, samples=ABOVE_0, onnx="Reciprocal", grad=lambda g, y, x: (-(g * y * y),))
 def reciprocal(x):
     """y = 1 / x"""
-    return 1 / x
+    with np.errstate(divide="ignore"):
+        return 1 / x
 
 
 def _pow_grad(g, y, a, b):
-    log_a = log(where(equal(a, 0.0), 1.0, a))  # 0^b stays 0 when b moves
-    return unbroadcast(g * b * pow(a, b - 1), a), unbroadcast(g * y * log_a, b)
+    is_zero = equal(a, 0.0)
+    log_a = log(where(is_zero, 1.0, a))  # 0^b stays 0 when b moves
+    base = a
+    if not isinstance(b, Constant) or not b.data.all():  # a^0 is 1, wherever a moves
+        base = where(logical_and(is_zero, equal(b, 0.0)), 1.0, a)
+    return unbroadcast(g * b * pow(base, b - 1), a), unbroadcast(g * y * log_a, b)
 
 
 @op(

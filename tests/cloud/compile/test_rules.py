@@ -15,6 +15,7 @@ from cloud.compile.rules import RULES
 from cloud.compile.simplify import simplify
 from cloud.interpreter import run
 from ir.dtype import DType
+from ir.errors import IrError
 from ir.graph import Array, Constant, Graph, Value
 from ir.op import OPS
 from ir.symbol import symbol
@@ -22,29 +23,44 @@ from ir.symbol import symbol
 CLOSE = 1e-5  # of float32 results that rounding may change, relative to the largest
 
 
-def form_of(rule: Rule, *, free: bool = False) -> tuple[Graph, list[Array]]:
+def form_of(rule: Rule, *, free: bool = False, of: DType = DType.f32) -> tuple[Graph, list[Array]]:
     """The rule's pattern as a graph of its variables, and arrays for it."""
     rng = np.random.default_rng(zlib.crc32(str(rule).encode()))
     values: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
     for v in rule.root.variables():
         if v.kind == "known":
-            values[v.name] = rule.samples[v.name]
+            number = rule.samples[v.name]
+            values[v.name] = number if of.is_float or number == int(number) else 7
         elif v.name not in values:
             shape = tuple(rule.samples.get(v.name, (3, 4)))
-            array = rng.uniform(rule.low, 2, shape).astype(np.float32)
+            array = elements(rng, shape, of, rule.low)
             is_truth = v.name == "c" and ("where" in rule.pattern or "logical" in rule.pattern)
             arrays[v.name] = array > 0 if is_truth else array
-            dtype = DType.bool if is_truth else DType.f32
+            dtype = DType.bool if is_truth else of
             values[v.name] = Value((symbol("n"), *shape[1:]) if free else shape, dtype, name=v.name)
-    bound = {**{k: a for k, a in rule.samples.items() if k not in arrays}, **values}
+    attributes = {k: of.name if k == "t" else a for k, a in rule.samples.items()}
+    bound = {**{k: a for k, a in attributes.items() if k not in arrays}, **values}
 
     def make(name: str, inputs: Any, attrs: dict[str, Any]) -> Value:
         y: Value = OPS[name].node(inputs, attrs).results[0]
         return y
 
-    made = build(rule.root, bound, make, DType.f32)
+    made = build(rule.root, bound, make, of)
     return Graph(tuple(values[name] for name in arrays), (made,)), list(arrays.values())
+
+
+def elements(rng: np.random.Generator, shape: tuple[int, ...], of: DType, low: float) -> Array:
+    """Random floats from `low` to 2; random integers, the first the least and the last the largest
+    of their type."""
+    if of.is_float:
+        return rng.uniform(low, 2, shape).astype(of.numpy)
+    if of is DType.bool:
+        return rng.integers(0, 2, shape) > 0
+    info = np.iinfo(of.numpy)
+    array = rng.integers(max(-9, info.min), 9, shape).astype(of.numpy)
+    array.flat[0], array.flat[-1] = info.min, info.max
+    return array
 
 
 def alike(a: Array, b: Array) -> bool:
@@ -66,6 +82,39 @@ def test_a_rule_leaves_what_it_says(rule: Rule) -> None:
         assert alike(want[0], found[0])
     want, found = run(graph, *arrays), run(alone, *arrays)
     np.testing.assert_allclose(found[0], want[0], rtol=CLOSE, atol=CLOSE * np.abs(want[0]).max())
+
+
+OTHERS = [d for d in DType if d not in (DType.f32, DType.tape)]
+
+
+@pytest.mark.parametrize("of", OTHERS, ids=repr)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_rule_holds_in_every_type_that_its_operators_take(rule: Rule, of: DType) -> None:
+    with np.errstate(all="ignore"):
+        try:
+            graph, arrays = form_of(rule, of=of)
+            want = run(graph, *arrays)[0]
+        except (TypeError, OverflowError, IrError):  # no operator or number of this type
+            return
+        after = simplify(graph, exact=rule.exact or not of.is_float)
+        found = run(after, *arrays)[0]
+    if of.is_float and not rule.exact:
+        close = 100 * float(np.finfo(of.numpy).eps)
+        np.testing.assert_allclose(found, want, rtol=close, atol=close * np.abs(want).max())
+    else:
+        np.testing.assert_array_equal(found, want)
+    node = graph.outputs[0].node
+    assert node is not None
+    new = rule.apply(node, node.inputs, lambda v: 1, lambda n, x, a: OPS[n].node(x, a).results[0])
+    assert (new is not None) == (graph.outputs[0].dtype in rule.dtypes)
+
+
+def test_a_quotient_of_integers_has_no_fraction_left() -> None:
+    x = Value((4,), DType.i32)
+    array = np.array([16, -16, 7, -(2**31)], np.int32)
+    for k, want in ((8, [2, -2, 0, -(2**28)]), (-2, [-8, 8, -3, 2**30])):
+        graph = simplify(Graph((x,), (OPS["div"](x, Constant(k, dtype=DType.i32)),)), exact=False)
+        assert run(graph, array)[0].tolist() == want
 
 
 ZEROS_AND_INFINITIES = np.array(

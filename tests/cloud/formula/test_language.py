@@ -94,6 +94,7 @@ def test_indices_run_as_far_as_every_element_exists() -> None:
         ("y[i] = x[i, 0] * x[0, i]", "i runs over 3 and over 4"),
         ("i = range(5)\ny[i] = x[i, 0]", "an index of x, [3,4], leaves axis 0; want padded"),
         ("y[i, j] = x[i, j + 1] + x[i, j]\ny[i, j] = x[i, j]", "y is known already"),
+        ("y[i, j] = x[-1 - i, j]", "an index starts at -1 and falls with i, want one from 0 on"),
         ("j = range(1, 3)\ny[j] = x[0, j]", "j starts at 1, want 0 in a result"),
         ("y[i, j] = sinus(x[i, j])", "no function sinus"),
         ("y[i, j] = matmul(x[i, j], 2)", "no function matmul"),

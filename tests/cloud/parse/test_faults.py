@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from cloud import modes, ops
 from cloud.differentiate import grad, value_and_grad
 from cloud.parse import UnsupportedSyntax
+from cloud.parse.nearest import nearest
 from cloud.transform import Traced
 from ir.errors import DTypeError, ShapeError
 from tests.cloud.parse.test_syntax import function
@@ -90,7 +92,7 @@ for i in «range(x)»: pass
 «math.sin(x, x)»
 «math.log(x, 'a')»
 «np.sin(x, out=v)»
-«np.sum(v, dtype=int)»
+«np.sum(v, where=True)»
 «np.sum(v, axis=3)»
 «v.sum(axis=-2)»
 «np.max(v, axis='a')»
@@ -139,6 +141,36 @@ def test_an_error_about_a_value_shows_the_place_with_a_caret_and_a_hint(body: st
     line = body.split("; ")[-1]
     marked = line[line.index("«") + 1 : line.index("»")]
     assert place.text[place.column - 1 :].startswith(marked)
+
+
+HINTS = {
+    "np.kron(v, v)": "np.outer",
+    "np.cov(v)": "d @ d.T",
+    "np.add.outer(v, v)": "x[:, None]",
+    "np.minimum.reduce(v)": "np.min",
+    "np.meshgrid(v, v)": "which stretch",
+    "np.sum(v, where=v > 0)": "it takes a, axis, dtype, out, keepdims",
+    "v.max(initial=3.0)": "it takes a, axis, out, keepdims",
+    "np.exp(v, dtype=float)": "of values it takes x",
+    "np.einsum(v, [0, 0])": "name each axis once",
+}
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize("body", HINTS)
+def test_a_hint_is_of_the_same_meaning_or_says_what_is_taken(body: str, mode: str) -> None:
+    f = function(f"return np.sum({body}) * x", f"hint {body}", "x, v")
+    with modes.using(mode=mode), pytest.raises(UnsupportedSyntax) as caught:
+        grad(f)(2.5, np.array([1.0, 2.0]))
+    assert HINTS[body] in str(caught.value)
+
+
+def test_no_hint_names_the_function_itself() -> None:
+    for module in (np, np.linalg):
+        for name in dir(module):
+            f = getattr(module, name)
+            if callable(f) and not isinstance(f, type):
+                assert f"np.{name}" not in re.findall(r"np\.\w+(?=[,; ]|$)", nearest(f)), name
 
 
 def test_in_eager_mode_it_is_the_same_refusal() -> None:

@@ -212,7 +212,7 @@ NOT_KNOWN = {
     "norm": ("np.linalg.norm(np.ones((2, 2)) * x, 1)", r"the norm 1 of f64\[2,2\]"),
     "sorted": ("sorted([x, 1.0])", "an order that data decide"),
     "locals": ("locals()", "a look into variables by name"),
-    "shift": ("int(x) << 2", "a shift of a value"),
+    "shift": ("x << 2", "a bit operator on f64"),
     "print in a branch": ("if x > 0:\n    print('a')", "print where data decide how often"),
 }
 
