@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cloud import eager, modes, parse
+from cloud import eager, modes
 from cloud.autodiff import zeros_like
 from cloud.differentiate import grad, vjp
 from cloud.parse.capture import Closing
@@ -54,7 +54,7 @@ class custom_gradient:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(x, Value) for x in leaves((args, kwargs))):
-            y = _call(self.f, *args, **kwargs)[0]
+            y = eager.call(self.f, *args, **kwargs)[0]
             made = next((v for v in leaves(y) if isinstance(v, Value)), None)
             if made is None:
                 return y
@@ -68,7 +68,7 @@ class custom_gradient:
         targets = [v for v in leaves(args) if isinstance(v, Value) and is_float(v)]
 
         def pulled(*cotangents: Any) -> tuple[list[Value], list[Weight]]:
-            found, weights = _gradients(_call(backward, *_for_each_result(y, cotangents)))
+            found, weights = _gradients(eager.call(backward, *_for_each_result(y, cotangents)))
             return self._matched(found, args, weights), list(weights)
 
         return packed(y, iter(_with_gradient(results, targets, pulled)))
@@ -88,7 +88,8 @@ class custom_gradient:
         def plain(*xs: Any) -> Any:
             y, backward = self._parts(xs)
             floats = [v for v in leaves(y) if isinstance(v, Value) and is_float(v)]
-            weights.update(dict.fromkeys(_gradients(_call(backward, *map(zeros_like, floats)))[1]))
+            found = eager.call(backward, *map(zeros_like, floats))
+            weights.update(dict.fromkeys(_gradients(found)[1]))
             return y
 
         vjp(plain, *args)  # to see which weights backward names
@@ -127,7 +128,7 @@ class custom_gradient:
     def _parts(
         self, args: Sequence[Any], kwargs: dict[str, Any] | None = None
     ) -> tuple[Any, Backward]:
-        out = _call(self.f, *args, **(kwargs or {}))
+        out = eager.call(self.f, *args, **(kwargs or {}))
         if not (isinstance(out, tuple) and len(out) == 2 and callable(out[1])):
             raise ShapeError(f"{self.f.__name__}: want it to give (result, backward function)")
         return out
@@ -177,8 +178,10 @@ def hook(x: Any, f: Callable[[Any], Any]) -> Any:
         return x
 
     def pulled(g: Any) -> tuple[list[Value], list[Weight]]:
-        new = _call(f, g)
-        new = g if new is None else new
+        new = eager.call(f, g)
+        if new is None:
+            return [g], []
+        new = new if isinstance(new, Value) else OPS["add"](new, zeros_like(g))
         if new.shape != x.shape:
             raise ShapeError(
                 f"hook: the gradient becomes {shape_text(new.shape)}, want {shape_text(x.shape)}"
@@ -196,7 +199,7 @@ def _with_gradient(
     reads_weights: bool = True,
 ) -> list[Value]:
     """The results, whose cotangents `pulled` turns into gradients of the targets, then weights."""
-    if modes.mode() == "eager" and all(eager.known(v) is not None for v in results):
+    if eager.runs_at_once(results):
         weights = pulled(*map(zeros_like, results))[1] if reads_weights else []
         return _at_once(results, [*targets, *weights], pulled)
     cotangents = [Value(v.shape, v.dtype) for v in results]
@@ -270,7 +273,3 @@ def _against_random(f: Callable[..., Any], seed: int) -> Callable[..., Any]:
         return total
 
     return scalar
-
-
-def _call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return f(*args, **kwargs) if modes.mode() == "eager" else parse.call(f, *args, **kwargs)

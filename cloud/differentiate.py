@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cloud import autodiff, forward, parse
+from cloud import autodiff, eager, forward
 from cloud.autodiff.values import or_zeros
 from cloud.compile.simplify import simplify
+from cloud.parse.structure import NUMERIC, described, refuse_foreign
 from cloud.transform import Traced, transform
 from cloud.trees import arrays_like, is_float, leaves, packed, rebuilt
 from cloud.wrt import Wrt, chosen_by, numbers_in
@@ -51,7 +52,7 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         def build(traced: Traced) -> Sequence[Value]:
             y = _scalar(traced, f, "grad")
             chosen = chosen_by(wrt, traced)
-            shape.append(chosen)
+            shape[:] = [chosen]
             seeds = [autodiff.ones_like(y)]
             (y,), g = autodiff.value_and_gradients([y], seeds, _values(chosen))
             return (y, *g)
@@ -73,21 +74,22 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., tuple[
 
     def plain(traced: Traced) -> Sequence[Value]:
         form.append(traced.result)
-        return list(leaves(traced.result))
+        return _results(traced, f, "vjp")
 
     out = transform(f, primals, {}, plain)
 
     def pull(*cotangents: Any) -> tuple[Any, ...]:
         n = len(primals)
+        _check_foreign("vjp: cotangent", cotangents)
         inputs: list[Any] = []
 
         def pulled(*all_: Any) -> Any:
-            return parse.call(f, *all_[:n])
+            return eager.call(f, *all_[:n])
 
         def build(traced: Traced) -> Sequence[Value]:
             primal, seeds = traced.args[:n], traced.args[n:]
-            inputs.extend(rebuilt(p, lambda v: v if is_float(v) else None) for p in primal)
-            outputs = list(leaves(traced.result))
+            inputs[:] = [rebuilt(p, lambda v: v if is_float(v) else None) for p in primal]
+            outputs = _results(traced, f, "vjp")
             given = _fitted("vjp: cotangent", "result", list(leaves(tuple(seeds))), outputs)
             return autodiff.gradients(outputs, given, _values(tuple(inputs)))
 
@@ -108,10 +110,10 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     forms: list[Any] = []
 
     def pushed(*all_: Any) -> Any:
-        return parse.call(f, *all_[:n])
+        return eager.call(f, *all_[:n])
 
     def build(traced: Traced) -> Sequence[Value]:
-        outputs = list(leaves(traced.result))
+        outputs = _results(traced, f, "jvp")
         pairs = zip(leaves(traced.args[:n]), leaves(traced.args[n:]), strict=True)
         pairs = [(p, t) for p, t in pairs if is_float(p)]
         floats = [p for p, _ in pairs]
@@ -123,11 +125,15 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
         forms.append(rebuilt(traced.result, lambda _: next(moved)))
         return [*values, *(t for t in found if t is not None)]
 
+    for name, x in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(x, (tuple, list)):
+            raise ShapeError(f"jvp: {name} is {described(x)}, want a tuple, one for each argument")
     if [len(list(leaves(p))) for p in primals] != [len(list(leaves(t))) for t in tangents]:
         raise ShapeError(
             f"jvp: {len(list(leaves(tuple(tangents))))} tangents for "
             f"{len(list(leaves(tuple(primals))))} primals; want the same structure of both"
         )
+    _check_foreign("jvp: tangent", tangents)
     tangents = tuple(arrays_like(p, t) for p, t in zip(primals, tangents, strict=True))
     out = iter(transform(pushed, (*primals, *tangents), {}, build))
     return packed(forms[0], out), packed(forms[1], out)
@@ -194,6 +200,15 @@ def _scalar(traced: Traced, f: Callable[..., Any], who: str) -> Value:
     return y
 
 
+def _results(traced: Traced, f: Callable[..., Any], who: str) -> list[Value]:
+    """What f gives, in order. Raises ShapeError for what is no array nor number."""
+    found = list(leaves(traced.result))
+    for y in found:
+        if not isinstance(y, Value):
+            raise ShapeError(f"{who}: {_name(f)} gives {described(y)}, want arrays or numbers")
+    return found
+
+
 def _fitted(what: str, of: str, given: Sequence[Any], values: Sequence[Any]) -> list[Value | None]:
     """One cotangent or tangent for each value, cast to its type; None for what is no float.
 
@@ -206,12 +221,21 @@ def _fitted(what: str, of: str, given: Sequence[Any], values: Sequence[Any]) -> 
         if g is None or not (isinstance(v, Value) and v.dtype.is_float):
             found.append(None)
             continue
+        if not isinstance(g, NUMERIC):
+            wanted = f"{v.dtype!r}{shape_text(v.shape)}, as the {of}"
+            raise ShapeError(f"{what} {i} is {described(g)}, want {wanted}")
         g = g if isinstance(g, Value) else Constant(np.asarray(g, v.dtype.numpy))
         if g.shape != v.shape:
             shapes = f"is {shape_text(g.shape)}, want {shape_text(v.shape)}"
             raise ShapeError(f"{what} {i} {shapes}, the shape of the {of}")
         found.append(g if g.dtype is v.dtype else OPS["cast"](g, to=v.dtype))
     return found
+
+
+def _check_foreign(what: str, trees: Sequence[Any]) -> None:
+    for i, tree in enumerate(trees):
+        for x in leaves(tree):
+            refuse_foreign(x, f"{what} {i}")
 
 
 def _signless_zeros(g: Any) -> Any:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
+from cloud import modes, parse
 from cloud.compile.operator import compute, kernel_for
 from cloud.parse.errors import NeedsTrace, Place, too_deep
 from cloud.parse.faults import add_hint
 from cloud.parse.functions import is_users
+from cloud.parse.structure import values_in
 from cloud.tensor import DEFAULT_FLOAT, Tensor
 from ir.dtype import DType
 from ir.errors import GraphError, IrError
@@ -75,19 +77,36 @@ def _innermost(e: Exception) -> Place:
 
 def leaf(x: Any) -> Tensor:
     """A watched tensor with the elements of x; the gradient of x, a tensor, flows through it."""
-    if isinstance(x, Tensor) and x.watched:
-        node = Node(OPS["reshape"], (x,), {"shape": x.shape}, ())
-        (same,) = _results(node, [x.data])
-        return same
+    if isinstance(x, Value) and is_watched(x):
+        return _same(x)
     new = Tensor(known(x) if isinstance(x, Value) else x)
     new.watched = True
     return new
 
 
-def as_tensor(v: Value) -> Value:
-    """A value that is known as a tensor that has forgotten how it was made; where results are
-    watched, as it is."""
-    return v if _WATCHING.get() else Tensor(known(v))
+def as_tensor(v: Value) -> Tensor:
+    """A value that is known as a tensor, which has forgotten how it was made where results are not
+    watched."""
+    if not _WATCHING.get():
+        return Tensor(known(v))
+    if isinstance(v, Tensor):
+        return v
+    return _same(v) if is_watched(v) else Tensor(known(v))
+
+
+def runs_at_once(*trees: Any) -> bool:
+    """Whether a function of these runs as it stands: in eager mode, where it is not part of a trace
+    that is under way."""
+    if modes.mode() != "eager" or parse.is_tracing():
+        return False
+    return all(known(v) is not None for v in values_in(list(trees)))
+
+
+def call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """f(*args, **kwargs), as it stands where it runs at once, else as a part of the graph."""
+    if runs_at_once(args, kwargs):
+        return f(*args, **kwargs)
+    return parse.call(f, *args, **kwargs)
 
 
 def known(v: Value) -> Array | None:
@@ -119,7 +138,7 @@ def run_operator(
         return _left_to_the_graph(op, inputs, attrs)
     kernel, node = kernel_for(op, inputs, attrs)
     results = kernel([a for a in arrays if a is not None])
-    watched = _WATCHING.get() and any(_is_watched(v) for v in inputs)
+    watched = _WATCHING.get() and any(is_watched(v) for v in inputs)
     if not watched:
         return tuple(Tensor(a) for a in results)
     left_out = (None,) * (len(node.inputs) - len(inputs))
@@ -140,10 +159,17 @@ def _results(node: Node, arrays: Sequence[Array]) -> tuple[Tensor, ...]:
     return node.results
 
 
-def _is_watched(v: Value | None) -> bool:
+def is_watched(v: Value | None) -> bool:
+    """Whether a gradient may flow through v."""
     if isinstance(v, Tensor):
         return v.watched
     return isinstance(v, Weight) or (v is not None and v.node is not None)
+
+
+def _same(v: Value) -> Tensor:
+    """v as a tensor, through which its gradient flows."""
+    (same,) = _results(Node(OPS["reshape"], (v,), {"shape": v.shape}, ()), [array_of(v)])
+    return same
 
 
 def _left_to_the_graph(op: Op, inputs: Sequence[Value | None], attrs: dict[str, Any]) -> Any:

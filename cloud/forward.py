@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from cloud.autodiff import gradients
 from cloud.autodiff.activity import Activity, Flags, varies
 from cloud.autodiff.values import blank, or_zeros, zeros_like
+from cloud.tensor import Tensor
 from ir.graph import Constant, Function, Graph, Node, Value, Weight, order, substitute
 from ir.op import OPS, NoGrad
 
@@ -47,7 +48,7 @@ def value_and_tangents(
     The outputs are those of the very loops and calls that give the tangents.
     """
     dot = dict(zip(wrt, along, strict=True))
-    now = _Forward(wrt).push(order(outputs), dot)
+    now = _Forward(wrt).push(order(outputs, dot), dot)
     found = [or_zeros(dot.get(y), y) if varies(y) else None for y in outputs]
     return [now.get(y, y) for y in outputs], found
 
@@ -153,7 +154,7 @@ def _moving(values: Sequence[Value | None], dot: Mapping[Value, Value]) -> list[
 def _linearized(old: Node, node: Node, dot: Mapping[Value, Value]) -> dict[Value, Value]:
     """Tangents of the results of `old`, in the place of which `node` stands."""
     actual: dict[Value, Value] = {}  # leaves of the rule's own small graph -> what they stand for
-    inputs = [x if x is None or isinstance(x, Constant) else _leaf(x, actual) for x in node.inputs]
+    inputs = [x if x is None or _is_number(x) else _leaf(x, actual) for x in node.inputs]
     results = [_leaf(y, actual) for y in node.results]
     seeds = [blank(y) if varies(y) else None for y in results]
     many = node.op.gives_tuple
@@ -168,6 +169,11 @@ def _linearized(old: Node, node: Node, dot: Mapping[Value, Value]) -> dict[Value
     actual |= {s: zeros_like(s) for s in present}  # a rule may name the cotangent, in vain
     found = substitute(gradients(ends, along, present), actual)
     return dict(zip((y for y in old.results if varies(y)), found, strict=True))
+
+
+def _is_number(v: Value) -> bool:
+    """Whether a rule may read what v is; not where another derivative flows through it."""
+    return isinstance(v, Constant) and not (isinstance(v, Tensor) and v.watched)
 
 
 def _leaf(v: Value, actual: dict[Value, Value]) -> Value:

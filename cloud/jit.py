@@ -12,10 +12,10 @@ import numpy as np
 
 from cloud import interpreter, modes, parse
 from cloud.compile.program import Program, counters
-from cloud.eager import NeedsTrace, Tensor, array_of, at_once
+from cloud.eager import NeedsTrace, Tensor, array_of, at_once, known, runs_at_once, watching
 from cloud.execute import program_for
 from cloud.parse.structure import leaves as tree_leaves
-from cloud.parse.structure import of_record, record
+from cloud.parse.structure import of_record, record, refuse_foreign
 from cloud.tracing import is_training, tracing
 from ir.dtype import DType
 from ir.errors import GraphError
@@ -44,8 +44,9 @@ def call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     may depend on anything."""
     leaves: list[Any] = []
     form = flatten((args, kwargs), leaves)
-    if modes.mode() == "eager":
-        return _at_once(f, form, leaves)
+    if runs_at_once(leaves):
+        with suppress(NeedsTrace):
+            return _at_once(f, form, leaves)
     arrays = as_arrays(leaves)
     return Compiled(trace_form(f, form, arrays))(arrays)
 
@@ -62,12 +63,15 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves: list[Any] = []
         form = flatten((args, kwargs), leaves)
-        values = [x for x in leaves if isinstance(x, Value)]
-        if any(not isinstance(x, (Tensor, Weight)) for x in values):
-            return parse.call(self.f, *args, **kwargs)  # inside of another trace
-        if modes.mode() == "eager":
+        if runs_at_once(leaves):
+            if watching():
+                return _watched(self.f, form, leaves)
             with suppress(NeedsTrace):
                 return _at_once(self.f, form, leaves)
+        values = [x for x in leaves if isinstance(x, Value)]
+        in_trace = any(not isinstance(x, (Tensor, Weight)) for x in values)
+        if in_trace or parse.is_tracing():
+            return parse.call(self.f, *args, **kwargs)
         arrays = as_arrays(leaves)
         key = (form, is_training(), modes.settings(), *[(a.shape, a.dtype) for a in arrays])
         made = self._made.get(key)
@@ -161,6 +165,7 @@ def flatten(x: Any, leaves: list[Any]) -> Hashable:
         return kind, tuple([flatten(v, leaves) for v in x])
     if (names := record(x)) is not None and not _is_setting(x):
         return type(x), tuple([(name, flatten(getattr(x, name), leaves)) for name in names])
+    refuse_foreign(x, "an argument or result")
     if isinstance(x, Hashable):
         return object, _Static(x)
     raise TypeError(f"{type(x).__name__}: want arrays, numbers, or dicts, lists, tuples of them")
@@ -210,14 +215,12 @@ def as_arrays(leaves: Sequence[Any]) -> list[Array]:
 
 
 def _data(x: Any) -> Array:
-    return x.data if isinstance(x, (Constant, Weight)) else np.asarray(x)
+    return known(x) if isinstance(x, Value) else np.asarray(x)
 
 
 def _at_once(f: Callable[..., Any], form: Hashable, leaves: Sequence[Any]) -> Any:
     """f on tensors; arrays come back where arrays were given."""
-    arrays = as_arrays(leaves)
-    pairs = zip(leaves, arrays, strict=True)
-    tensors = [x if isinstance(x, Tensor) else Tensor(a) for x, a in pairs]
+    tensors = _tensors(leaves)
     args, kwargs = unflatten(form, iter(tensors))
     with at_once(tensors), tracing(training=is_training()) as t:
         out = f(*args, **kwargs)
@@ -228,6 +231,22 @@ def _at_once(f: Callable[..., Any], form: Hashable, leaves: Sequence[Any]) -> An
     outputs: list[Any] = []
     result = flatten(out, outputs)
     return unflatten(result, (array_of(v) if isinstance(v, Value) else v for v in outputs))
+
+
+def _watched(f: Callable[..., Any], form: Hashable, leaves: Sequence[Any]) -> Any:
+    """f as a part of a derivative that is under way: it flows through arguments and weights, and
+    states that layers hand on are those of the whole. What asks for a trace asks for that of the
+    derivative."""
+    tensors = _tensors(leaves)
+    args, kwargs = unflatten(form, iter(tensors))
+    with at_once(tensors):
+        return f(*args, **kwargs)
+
+
+def _tensors(leaves: Sequence[Any]) -> list[Value]:
+    """Data as values that are known."""
+    pairs = zip(leaves, as_arrays(leaves), strict=True)
+    return [x if isinstance(x, Value) else Tensor(a) for x, a in pairs]
 
 
 def _check_closed(graph: Graph) -> None:

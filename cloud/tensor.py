@@ -11,11 +11,12 @@ import numpy as np
 
 from cloud.parse.errors import NeedsTrace, NoSuchItem
 from cloud.parse.machine import Machine
+from cloud.parse.structure import refuse_foreign
 from cloud.parse.table import TABLE
 from cloud.parse.values import METHODS, OWN_METHODS, SIZES
 from ir.dtype import DType
 from ir.graph import Array, Constant, Value, Weight
-from ir.op import OPS
+from ir.op import AT_ONCE, OPS
 from ir.ops.shaping import resolved_shape
 
 NUMBERS = (int, float, np.ndarray, np.generic, Value)
@@ -167,6 +168,7 @@ class _AtOnce(Machine):
 def _binary(kind: type, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Value, other: Any) -> Any:
         if not isinstance(other, NUMBERS):
+            refuse_foreign(other, "what stands beside a tensor")
             return NotImplemented
         a, b = (other, self) if swapped else (self, other)
         return machine(self).binary(kind, a, b)
@@ -183,12 +185,22 @@ def _compared(kind: type) -> Callable[[Any, Any], Any]:
     return method
 
 
+def _in_place(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Value, other: Any) -> Any:
+        if self.rank and AT_ONCE.get() is not None:  # other names of it would see the change
+            raise NeedsTrace(f"a tensor never changes: want {name} and =, or the function traced")
+        return getattr(self, f"__{name}__")(other)
+
+    return method
+
+
 for _name, _kind in {
     "add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "truediv": ast.Div, "floordiv": ast.FloorDiv,
     "mod": ast.Mod, "pow": ast.Pow, "matmul": ast.MatMult, "and": ast.BitAnd, "or": ast.BitOr,
     "xor": ast.BitXor,
 }.items():  # fmt: skip
     setattr(ArrayLike, f"__{_name}__", _binary(_kind))
+    setattr(ArrayLike, f"__i{_name}__", _in_place(_name))
     setattr(ArrayLike, f"__r{_name}__", _binary(_kind, swapped=True))
 for _name, _kind in {"lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}.items():
     setattr(ArrayLike, f"__{_name}__", _compared(_kind))

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cloud import autodiff, eager, modes, parse
+from cloud import autodiff, eager, parse
 from cloud.execute import run
+from cloud.parse.structure import refuse_foreign
 from cloud.tracing import current
 from cloud.trees import leaves, rebuilt
 from ir.dtype import DType
+from ir.errors import DTypeError
 from ir.graph import Constant, Graph, Value, Weight, next_serial, substitute
 
 Build = Callable[["Traced"], Sequence[Value]]
@@ -69,8 +71,10 @@ def transform(
     In eager mode f and what is built from it run at once. `reverse`: it is differentiated so.
     """
     data = [x for x in leaves((tuple(args), kwargs)) if isinstance(x, Value)]
-    if modes.mode() == "eager" and (found := _at_once(f, args, kwargs, build, numbers)) is not None:
-        return found
+    if eager.runs_at_once(args, kwargs):
+        found = _at_once(f, args, kwargs, build, numbers)
+        if found is not None:
+            return found
     with autodiff.differentiated_again() if reverse else nullcontext():
         start = next_serial()
         traced = Traced.of(f, args, kwargs, numbers)
@@ -104,22 +108,20 @@ def _at_once(
     where f reads a placeholder of a trace that is under way, or asks tensors what only a trace can
     answer (`math.sin(x)`, `x[i] = y`)."""
     data = [x for x in leaves((tuple(args), kwargs)) if isinstance(x, Value)]
-    if any(eager.known(x) is None for x in data):
-        return None
     outermost = not eager.watching()
     with eager.at_once(watch=True):
         traced = _placed(f, args, kwargs, numbers, lambda x, _: eager.leaf(x))
     with eager.at_once(traced.values, watch=True):
         try:
             traced.result = _as_values(f(*traced.args, **traced.kwargs), traced.plain)
+            outputs = [v for v in leaves(traced.result) if isinstance(v, Value)]
+            if any(eager.known(y) is None for y in outputs):
+                return None
+            roots = build(traced)
         except (eager.NeedsTrace, ValueError) as error:  # numpy hides one behind the other
             if outermost and any(isinstance(e, eager.NeedsTrace) for e in (error, error.__cause__)):
                 return None
             raise
-        outputs = [v for v in leaves(traced.result) if isinstance(v, Value)]
-        if any(eager.known(y) is None for y in outputs):
-            return None
-        roots = build(traced)
     if eager.watching() or data:
         return [eager.as_tensor(v) for v in roots]
     return [eager.array_of(v)[()] for v in roots]
@@ -145,6 +147,7 @@ def _placed(
         several = isinstance(tree, (tuple, list, dict))
 
         def leaf(x: Any) -> Any:
+            _check_leaf(x, key if name is None else name)
             if _is_plain(x) and not (key in numbers and type(x) is int and x is tree):
                 return x
             x = np.asarray(x, plain) if isinstance(x, (int, float)) and not _is_array(x) else x
@@ -161,6 +164,14 @@ def _placed(
     )
     named = {k: place(a, k, k) for k, a in kwargs.items()}
     return Traced(placed, named, values, data, names, plain)
+
+
+def _check_leaf(x: Any, key: int | str) -> None:
+    """Raises TypeError for an array that nothing here computes with, and names the argument."""
+    refuse_foreign(x, f"argument {key!r}")
+    if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind not in "fiub":
+        want = "floats, integers or truth values"
+        raise DTypeError(f"argument {key!r} is an array of {x.dtype}; want {want}")
 
 
 def _placeholder(x: Any, name: str | None) -> Value:
@@ -197,10 +208,12 @@ def _as_values(tree: Any, plain: np.dtype[Any]) -> Any:
 
 
 def _reads_outer_values(placeholders: Sequence[Value], roots: Sequence[Value]) -> bool:
-    """Whether f closes over a value of a trace that is under way: then the result belongs to it."""
+    """Whether f closes over a value of a trace that is under way, or reads a weight in one, which
+    may be what a derivative is by: then the result belongs to it."""
     found = Graph((), tuple(roots)).leaves
     own = set(placeholders)
-    return any(not isinstance(v, (Constant, Weight)) and v not in own for v in found)
+    known = Constant if parse.is_tracing() else (Constant, Weight)
+    return any(not isinstance(v, known) and v not in own for v in found)
 
 
 def _argument_names(f: Callable[..., Any]) -> list[str]:

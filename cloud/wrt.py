@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from cloud.trees import is_float, rebuilt
+import numpy as np
+
+from cloud.parse.structure import described
+from cloud.trees import is_float, leaves, rebuilt
 from ir.errors import DTypeError, ShapeError
 from ir.graph import Value
 
@@ -20,8 +23,8 @@ def chosen_by(wrt: Wrt, traced: Traced) -> Any:
     """The structure of values that `wrt` names. Raises ShapeError where there is no such thing."""
     if isinstance(wrt, Value):
         return wrt
-    if isinstance(wrt, (int, str)):
-        return _argument(wrt, traced)
+    if isinstance(wrt, (int, np.integer, str)):
+        return _argument(wrt if isinstance(wrt, str) else int(wrt), traced)
     if isinstance(wrt, (tuple, list)):
         return tuple(chosen_by(w, traced) for w in wrt)
     if isinstance(wrt, dict):
@@ -35,8 +38,8 @@ def chosen_by(wrt: Wrt, traced: Traced) -> Any:
 
 def numbers_in(wrt: Wrt) -> Collection[int | str]:
     """The arguments that `wrt` names: their integers are data, for a derivative by them is asked"""
-    if isinstance(wrt, (int, str)):
-        return {wrt}
+    if isinstance(wrt, (int, np.integer, str)):
+        return {wrt if isinstance(wrt, str) else int(wrt)}
     if isinstance(wrt, (tuple, list)):
         return set().union(*map(numbers_in, wrt))
     if isinstance(wrt, dict):
@@ -53,4 +56,6 @@ def _argument(key: int | str, traced: Traced) -> Any:
 
     if isinstance(tree, Value) and not tree.dtype.is_float:
         raise DTypeError(f"grad: argument {key!r} holds {tree.dtype!r}, want floats (3.0 for 3)")
+    if not any(is_float(x) for x in leaves(tree)):
+        raise DTypeError(f"grad: argument {key!r} is {described(tree)}, which holds no floats")
     return rebuilt(tree, lambda x: x if is_float(x) and isinstance(x, Value) else None)

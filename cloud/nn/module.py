@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cloud import modes, parse
+from cloud import eager
 from cloud.eager import Tensor, watching
 from cloud.jit import call
 from cloud.parse.structure import rebuilt, values_in
@@ -43,7 +43,7 @@ class Module(ABC):
             # a derivative is under way, perhaps by the weights: the arrays are tensors of it
             inputs, named = rebuilt((inputs, named), lambda x: _constant(x, Tensor))
         with current().inside(self):
-            y = _forward(self, inputs, named)
+            y = eager.call(self.forward, *inputs, **named)
         current().calls.append((self, y))
         return y
 
@@ -170,13 +170,6 @@ class Module(ABC):
                 module.frozen = True
             elif not frozen and chosen.intersection(own):
                 module.frozen = False
-
-
-def _forward(module: Module, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """`forward`, whose control flow may depend on data: in graph mode it is read, not just run."""
-    if modes.mode() == "eager":
-        return module.forward(*inputs, **named)
-    return parse.call(module.forward, *inputs, **named)
 
 
 @calls_of(Module)

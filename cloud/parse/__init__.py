@@ -7,7 +7,7 @@ become `cond`, `while_loop` and `call`. See docs/differentiation.md.
 
 from cloud.parse.errors import Disagreement, NotKnown, UnsupportedSyntax
 from cloud.parse.functions import opaque
-from cloud.parse.machine import call
+from cloud.parse.machine import call, is_tracing
 from cloud.parse.remat import remat
 
-__all__ = ["Disagreement", "NotKnown", "UnsupportedSyntax", "call", "opaque", "remat"]
+__all__ = ["Disagreement", "NotKnown", "UnsupportedSyntax", "call", "is_tracing", "opaque", "remat"]

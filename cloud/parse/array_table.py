@@ -69,7 +69,9 @@ for _f in GATHERS:
     @on_values(_f)
     def _gathered(m, x, *args, f=_f, **kwargs):
         x = _known_shape(m, f, x, (args, kwargs))
-        return _rearranged(m, x, f(_places(x), *args, **kwargs))
+        y = _rearranged(m, x, f(_places(x), *args, **kwargs))
+        m.views[y] = (x, lambda a: f(a, *args, **kwargs))
+        return y
 
 
 for _f in SPLITS:
@@ -77,7 +79,10 @@ for _f in SPLITS:
     @on_values(_f)
     def _split(m, x, *args, f=_f, **kwargs):
         x = _known_shape(m, f, x, (args, kwargs))
-        return m.made([_rearranged(m, x, p) for p in f(_places(x), *args, **kwargs)])
+        parts = [_rearranged(m, x, p) for p in f(_places(x), *args, **kwargs)]
+        for i, y in enumerate(parts):
+            m.views[y] = (x, lambda a, i=i: f(a, *args, **kwargs)[i])
+        return m.made(parts)
 
 
 @on_values(np.take)

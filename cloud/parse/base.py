@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +70,12 @@ class Base:
         self.not_negative: set[Value] = set()  # loop counters
         self.default_float = DType.f32
         self.long_loops: set[ast.AST] = set()  # each had more turns than are written out
+        self.copies: set[Value] = set()  # in numpy no views of what they are computed from
+        self.origins: dict[Value, list[Any]] = {}  # what parameters of loops, functions stand for
+        self.views: dict[Value, tuple[Value, Callable[..., Any]]] = {}  # of others, as numpy's f
+        self.changes = 0  # of arrays in place
+        self.defaults: dict[FunctionSource, Any] = {}  # of the arguments of functions
+        self.using: list[Any] = []  # what is computed and waits for the rest of its expression
         self.sources: dict[tuple[str, str, int], Placed] = {}
         self.moved: dict[int, Move] = {}  # objects that nothing sets back, by id
         self.watched_from: int | None = None  # a node made after this one ends a Python loop
@@ -180,13 +187,24 @@ class Base:
             stack.extend(parts(x))
         return tree
 
+    @contextmanager
+    def in_use(self, x: Any) -> Iterator[None]:
+        """Inside, x waits for what is computed here, to be used as it is then."""
+        before = len(self.using)
+        self.using.append(x)
+        try:
+            yield
+        finally:
+            del self.using[before:]
+
     def check_watch(self) -> None:
         if self.watched_from is not None:
             raise Traced
 
-    def place(self, node: ast.AST | None = None) -> Place:
+    def place(self, node: ast.AST | None = None) -> Place | None:
+        """Of `node`, or of what is interpreted now; None outside of interpreted code."""
         if not self.frames:
-            return Place("<call>", 1, 1, 1, "")
+            return None
         frame = self.frames[-1]
         return Place.of(node or frame.node, frame.source.filename, frame.source.lines)
 

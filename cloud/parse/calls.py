@@ -184,9 +184,9 @@ class Calls(Recursion):
         kwargs: dict[str, Any],
     ) -> Any:
         self._check_kind(source)
-        arguments = self._arguments(
-            source, f.__defaults__ or (), f.__kwdefaults__ or {}, args, kwargs
-        )
+        defaults, by_name = f.__defaults__ or (), f.__kwdefaults__ or {}
+        self.defaults[source] = (defaults, by_name)
+        arguments = self._arguments(source, defaults, by_name, args, kwargs)
         identity = (source, tuple(map(id, f.__closure__ or ())))
         return self.activate(
             identity,
@@ -197,6 +197,7 @@ class Calls(Recursion):
 
     def _call_closure(self, f: Closure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._check_kind(f.source)
+        self.defaults[f.source] = (f.defaults, f.keyword_defaults)
         arguments = self._arguments(f.source, f.defaults, f.keyword_defaults, args, kwargs)
 
         def run(a: dict[str, Any]) -> Any:
@@ -249,16 +250,12 @@ class Calls(Recursion):
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             return self._super(node)
         f = self.expr(node.func)
-        args: list[Any] = []
-        for a in node.args:
-            if isinstance(a, ast.Starred):
-                args.extend(self.iterated(self.expr(a.value)))
-            else:
-                args.append(self.expr(a))
+        args = self._elements(node.args)
         kwargs: dict[str, Any] = {}
-        for k in node.keywords:
-            given = self.expr(k.value)
-            kwargs.update({k.arg: given} if k.arg else self.mapping(given, k.value))
+        with self.in_use((args, kwargs)):
+            for k in node.keywords:
+                given = self.expr(k.value)
+                kwargs.update({k.arg: given} if k.arg else self.mapping(given, k.value))
         self.frames[-1].node = node
         return self.call(f, tuple(args), kwargs)
 

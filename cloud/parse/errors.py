@@ -73,10 +73,13 @@ def written_out(nodes: Iterable[Node], most: int) -> UnsupportedSyntax | None:
 
 
 class UnsupportedSyntax(Exception):
-    """Source that cannot become a graph: `place` says where, `hint` how to write it instead."""
+    """Source that cannot become a graph: `place` says where, `hint` how to write it instead. There
+    is no place where a function without source of the user's is traced itself."""
 
-    def __init__(self, what: str, place: Place, hint: str) -> None:
-        super().__init__(f"{place}: {what}\n{place.caret()}\n    hint: {hint}")
+    def __init__(self, what: str, place: Place | None, hint: str) -> None:
+        where = "" if place is None else f"{place}: "
+        shown = "" if place is None or not place.text.strip() else f"\n{place.caret()}"
+        super().__init__(f"{where}{what}{shown}\n    hint: {hint}")
         self.what, self.place, self.hint = what, place, hint
 
 

@@ -124,7 +124,9 @@ class Expressions(Comparisons):
         return slice(*parts)
 
     def expr_BinOp(self, node: ast.BinOp) -> Any:
-        a, b = self.expr(node.left), self.expr(node.right)
+        a = self.expr(node.left)
+        with self.in_use(a):
+            b = self.expr(node.right)
         self.frames[-1].node = node
         return self.operated(type(node.op), a, b)
 
@@ -215,17 +217,20 @@ class Expressions(Comparisons):
         return tuple(self._elements(node.elts))
 
     def expr_List(self, node: ast.List) -> Any:
-        return self.made(list(self._elements(node.elts)))
+        return self.made(self._elements(node.elts))
 
     def expr_Set(self, node: ast.Set) -> Any:
         return self.made({self.key(x, node) for x in self._elements(node.elts)})
 
-    def _elements(self, nodes: list[ast.expr]) -> Iterator[Any]:
-        for n in nodes:
-            if isinstance(n, ast.Starred):
-                yield from self.iterated(self.expr(n.value))
-            else:
-                yield self.expr(n)
+    def _elements(self, nodes: list[ast.expr]) -> list[Any]:
+        found: list[Any] = []
+        with self.in_use(found):
+            for n in nodes:
+                if isinstance(n, ast.Starred):
+                    found.extend(self.iterated(self.expr(n.value)))
+                else:
+                    found.append(self.expr(n))
+        return found
 
     def expr_Dict(self, node: ast.Dict) -> Any:
         found: dict[Any, Any] = {}

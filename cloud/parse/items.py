@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from cloud.parse.aliases import Aliases
 from cloud.parse.faults import refusing
 from cloud.parse.functions import interpretable
 from cloud.parse.matching import Matching
 from cloud.parse.state import Scope
-from cloud.parse.structure import parts, values_in
+from cloud.parse.structure import values_in
 from ir.graph import Value
 
 
-class Items(Matching):
+class Items(Aliases, Matching):
     def set_attribute(self, x: Any, name: str, value: Any) -> None:
         self.touch(self._owner(x, "set"))
         setattr(x, name, value)
@@ -65,11 +66,30 @@ class Items(Matching):
         if not isinstance(base, (ast.Name, ast.Attribute, ast.Subscript)):
             hint = "give the tensor a name first"
             raise self.refused("an item of a tensor without a name is set", hint, target)
-        self._check_not_shared(old, base, target)
+        if (slot := self._slot_of(base)) is not None:
+            self.check_alone(old, slot, target)
         if isinstance(base, ast.Name):
             self._store_where_it_is(base.id, new, target)
         else:
             self.assign(base, new)
+
+    def _slot_of(self, target: ast.expr) -> tuple[Any, Any] | None:
+        """What holds the array that the target means, and by which name or key; None for an item of
+        an array: that is a view, and the array itself is asked about."""
+        match target:
+            case ast.Attribute(value=owner, attr=attr):
+                return self.expr(owner), self.mangled(attr)
+            case ast.Subscript(value=owner, slice=key):
+                return self._slot_in(self.expr(owner), self.expr(key))
+            case ast.Name(id=name):
+                return self._holder(name), name
+        return None
+
+    def _slot_in(self, holder: Any, key: Any) -> tuple[Any, Any] | None:
+        if isinstance(holder, (Value, np.ndarray)):
+            return None
+        from_end = isinstance(holder, list) and isinstance(key, int) and key < 0
+        return holder, key + len(holder) if from_end else key
 
     def _store_where_it_is(self, name: str, new: Any, target: ast.AST) -> None:
         """Give the variable that `name` means here, which may be of a function around, a value."""
@@ -89,31 +109,3 @@ class Items(Matching):
         while scope is not None and name not in scope.vars:
             scope = scope.parent
         return scope
-
-    def _check_not_shared(self, old: Any, base: ast.expr, target: ast.AST) -> None:
-        """Refuse to change an array that another name, which is read later, stands for as well: in
-        Python it would change there too."""
-        changed = base.id if isinstance(base, ast.Name) else None
-        holder = self._holder(changed)
-        # what holds the array is changed itself, so that whoever has that sees the new one
-        owner = self.expr(base.value) if isinstance(base, (ast.Attribute, ast.Subscript)) else None
-        for frame in self.frames:
-            scope, source = frame.scope.function(), frame.source
-            for name, held in scope.vars.items():
-                if name == changed and scope is holder:
-                    continue
-                if not _holds(held, old, owner):
-                    continue
-                if source.is_live_after(frame.node, name) and not source.sets(frame.node, name):
-                    raise self.refused(
-                        f"an array is changed that is also {name} of {source.name}",
-                        f"change a copy, or return the changed array and write {name} = …",
-                        target,
-                    )
-
-
-def _holds(tree: Any, x: Any, but_for: Any) -> bool:
-    """Whether x is in the structure, other than in the part `but_for`."""
-    if tree is but_for:
-        return False
-    return tree is x or any(_holds(part, x, but_for) for part in parts(tree))

@@ -49,6 +49,11 @@ def current() -> Machine | None:
     return _MACHINE.get()
 
 
+def is_tracing() -> bool:
+    """Whether a function is being traced, so that what it calls is a part of the trace."""
+    return _MACHINE.get() is not None
+
+
 @contextmanager
 def _active(machine: Machine) -> Iterator[None]:
     token = _MACHINE.set(machine)

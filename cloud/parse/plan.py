@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cloud.parse.arithmetic import Arithmetic
@@ -33,6 +33,7 @@ class Slot:
     initial: Any
     template: Any  # the item's structure, a Spec for each leaf that is a value
     blank: bool = False  # it is always set before it is read: its first value is zeros
+    before: list[Value] = field(default_factory=list)  # parameters that stood for it earlier
 
 
 def widened(machine: Arithmetic, template: Any, after: Any) -> Any:
@@ -76,6 +77,12 @@ def placed(template: Any, values: Iterator[Value]) -> Any:
 
 def specs(template: Any) -> Iterator[Spec]:
     return (t for t in leaves(template) if isinstance(t, Spec))
+
+
+def begun(template: Any, tree: Any) -> Iterator[Any]:
+    """For each Spec the leaf of `tree` there."""
+    pairs = zip(leaves(template), leaves(tree), strict=True)
+    return (x for spec, x in pairs if isinstance(spec, Spec))
 
 
 def operands(machine: Arithmetic, template: Any, tree: Any) -> Iterator[Value]:

@@ -156,9 +156,9 @@ def _by_key(m, items, *value):
 
 @on_values(copy.copy)
 def _copied(m, x):
-    """Of a list, a dict or an object a new one of the same parts; values never change."""
+    """Of a list, a dict or an object a new one of the same parts."""
     if isinstance(x, Value):
-        return x
+        return m.method_of_value(x, "copy")
     new = m.made(copy.copy(x))
     if m.regions:
         m.regions[-1].own[id(new)] = new  # objects that `made` does not know, too
@@ -166,8 +166,16 @@ def _copied(m, x):
 
 
 @on_values(copy.deepcopy)
-def _deep_copied(m, x):
-    return m.owned(rebuilt(x, lambda leaf: leaf if isinstance(leaf, Value) else copy.copy(leaf)))
+def _copied_whole(m, x):
+    made = {}  # what is in two places is one thing in the copy, too
+
+    def one(leaf):
+        if id(leaf) not in made:
+            is_value = isinstance(leaf, Value)
+            made[id(leaf)] = m.method_of_value(leaf, "copy") if is_value else copy.copy(leaf)
+        return made[id(leaf)]
+
+    return m.owned(rebuilt(x, one))
 
 
 @handles(builtins.setattr)

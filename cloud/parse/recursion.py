@@ -14,7 +14,7 @@ from cloud.parse.base import Activation
 from cloud.parse.capture import Closing
 from cloud.parse.errors import Disagreement, Diverges, Mismatch, NotKnown, Restart
 from cloud.parse.loops import Loops
-from cloud.parse.plan import operands, placed, specs, template_of, widened
+from cloud.parse.plan import begun, operands, placed, specs, template_of, widened
 from cloud.parse.state import Region, contents
 from cloud.parse.structure import Spec, leaves
 from ir.graph import Function, Value
@@ -161,6 +161,8 @@ class Recursion(Loops):
         parameters = [Value(s.shape, s.dtype) for s in specs(act.template)]
         for v, s in zip(parameters, specs(act.template), strict=True):
             self.weakly(v, s.weak)
+        given = begun(act.template, act.arguments)
+        self.origins.update({p: [x] for p, x in zip(parameters, given, strict=True)})
         arguments = self.owned(placed(act.template, iter(parameters)))
         depth, act.staged_depth = act.staged_depth, self.staged_depth
         try:

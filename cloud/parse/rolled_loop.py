@@ -109,6 +109,8 @@ class RolledLoops(StagedLoops):
                 wider, temporary = changed
                 if _templates(wider) == _templates(plan):
                     region.kept = True
+                    ends = {key: contents(s.container)[s.key] for key, s in plan.items()}
+                    self.link(plan, parameters, ends)
                     return Run(plan, parameters, start, self._last(plan), temporary)
                 plan = wider
         return None

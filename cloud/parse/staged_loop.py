@@ -12,7 +12,7 @@ from cloud.parse.base import RETURN, Flow
 from cloud.parse.branches import Branches
 from cloud.parse.capture import Closing
 from cloud.parse.errors import Disagreement, Diverges, Mismatch
-from cloud.parse.plan import Slot, operands, placed, specs, template_of, widened
+from cloud.parse.plan import Slot, begun, operands, placed, specs, template_of, widened
 from cloud.parse.sequences import Sequences
 from cloud.parse.source import assigned_names
 from cloud.parse.state import MISSING, Poison, Region, contents, put
@@ -63,13 +63,18 @@ class StagedLoops(Branches, Sequences):
         self.check_watch()
         turn.leaving = self.made({"code": 0})
         plan = self._first_plan(node, turn)
+        changes, linked = self.changes, False
         for _ in range(MOST_ROUNDS):
             try:
                 found = self._round(plan, turn)
             except Diverges:  # of a type that another way of the program will tell
                 return Flow(0)
-            if not self._widen(plan, found, node, turn):
+            if self._widen(plan, found, node, turn):
+                continue
+            if linked or self.changes == changes:
                 return self._built(plan, found, node, turn)
+            self.link(plan, found.parameters, found.after)  # what is changed may be seen elsewhere
+            linked = True
         raise self.disagreement("what the loop carries has another type after every turn", node)
 
     def _first_plan(self, node: Any, turn: Turn) -> Plan:
@@ -143,8 +148,24 @@ class StagedLoops(Branches, Sequences):
 
     def parameters_for(self, plan: Plan) -> list[Value]:
         """Leaves for all values that the slots hold."""
-        wanted = [s for slot in plan.values() for s in specs(slot.template)]
-        return [self.weakly(Value(s.shape, s.dtype), s.weak) for s in wanted]
+        parameters = []
+        for slot in plan.values():
+            own = [self.weakly(Value(s.shape, s.dtype), s.weak) for s in specs(slot.template)]
+            if not slot.blank:
+                initial = begun(slot.template, slot.initial)
+                self.origins.update({p: [x] for p, x in zip(own, initial, strict=True)})
+            for p, before in zip(own, slot.before, strict=False):
+                self.origins.setdefault(p, []).append(before)
+            parameters += own
+        return parameters
+
+    def link(self, plan: Plan, parameters: list[Value], after: dict[tuple[int, Any], Any]) -> None:
+        """Note that in later turns the parameters may be the arrays that a turn ends with."""
+        for (key, slot), own in zip(plan.items(), _by_slot(plan, parameters), strict=True):
+            if key in after:
+                for p, y in zip(own, begun(slot.template, after[key]), strict=True):
+                    self.origins.setdefault(p, []).append(y)
+            slot.before = own
 
     def put_all(self, plan: Plan, values: Iterator[Value]) -> dict[tuple[int, Any], Any]:
         """Let the slots hold these values; gives what each one holds."""

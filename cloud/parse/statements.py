@@ -75,17 +75,21 @@ class Statements(Items):
         kind = type(s.op)
         match s.target:
             case ast.Name(id=name):
-                old = self._readable(self.lookup(name, s.target), s.target)
-                self.store(name, self._updated(kind, old, self.expr(s.value)))
+                old, new = self._readable(self.lookup(name, s.target), s.target), self.expr(s.value)
+                self.check_alone(old, (self._holder(name), name), s)
+                self.store(name, self._updated(kind, old, new))
             case ast.Attribute(value=owner, attr=attr):
                 x, attr = self.expr(owner), self.mangled(attr)
-                y = self._updated(kind, self.attribute(x, attr), self.expr(s.value))
-                self.set_attribute(x, attr, y)
+                old, new = self.attribute(x, attr), self.expr(s.value)
+                self.check_alone(old, (x, attr), s)
+                self.set_attribute(x, attr, self._updated(kind, old, new))
             case ast.Subscript(value=base, slice=key):
                 x, k = self.expr(base), self.expr(key)
                 if not self.has_unknown_mask(k):
-                    y = self._updated(kind, self.item(x, k, s.target), self.expr(s.value))
-                    self._set_item(s.target, x, k, y)
+                    old, new = self.item(x, k, s.target), self.expr(s.value)
+                    if (slot := self._slot_in(x, k)) is not None:
+                        self.check_alone(old, slot, s)
+                    self._set_item(s.target, x, k, self._updated(kind, old, new))
                 else:
                     self._update_chosen(s.target, x, k, kind, self.expr(s.value))
 
@@ -135,8 +139,9 @@ class Statements(Items):
             items = [*items[:star], middle, *items[len(items) - after :]]
         if len(items) != len(parts):
             raise self._too_few_or_many(items, parts, node)
-        for p, x in zip(parts, items, strict=True):
-            self.assign(p, x)
+        for i, (p, x) in enumerate(zip(parts, items, strict=True)):
+            with self.in_use(items[i + 1 :]):
+                self.assign(p, x)
 
     def _too_few_or_many(self, items: list[Any], parts: list[ast.expr], node: ast.AST) -> Exception:
         what = f"{len(items)} items for {len(parts)} names"

@@ -121,6 +121,19 @@ def same_known(a: Any, b: Any) -> bool:
     return isinstance(a, kinds) and bool(a == b)
 
 
+def foreign(x: Any) -> str | None:
+    """The type of an array of another library, such as torch.Tensor; None for anything else."""
+    kind = type(x)
+    is_array = hasattr(kind, "__array__") and not isinstance(x, NUMERIC)
+    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}" if is_array else None
+
+
+def refuse_foreign(x: Any, what: str) -> None:
+    """Raises TypeError for an array of another library: nothing here computes with those."""
+    if (name := foreign(x)) is not None:
+        raise TypeError(f"{what} is a {name}; want an array of numpy: np.asarray(x) makes one")
+
+
 def element_type(x: Any) -> DType | None:
     """The type of the elements of what numpy makes an array of; None where graphs have no such."""
     try:

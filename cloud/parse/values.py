@@ -62,16 +62,20 @@ class Values(Updates):
         perm = tuple(self.axis_of(x, a) for a in perm)
         return self.op("transpose", x, perm=perm)  # type: ignore[no-any-return]
 
-    def _flatten(self, x: Value, order: str = "C") -> Value:
+    def _ravel(self, x: Value, order: str = "C") -> Value:
         return self._reshape(x, -1, order=order)
 
-    _ravel = _flatten
+    def _flatten(self, x: Value, order: str = "C") -> Value:
+        return self._copy(self._ravel(x, order))
 
     def _copy(self, x: Value, order: str = "C") -> Value:
-        return self._reshape(x, x.shape, order=order)  # another value, that may be changed
+        y = self._reshape(x, x.shape, order=order)  # another value, that may be changed
+        self.copies.add(y)
+        return y
 
     def _astype(self, x: Value, dtype: Any, *, copy: bool = True) -> Value:
-        return self.cast(x, dtype if isinstance(dtype, DType) else DType.of(np.empty(0, dtype)))
+        y = self.cast(x, dtype if isinstance(dtype, DType) else DType.of(np.empty(0, dtype)))
+        return self._copy(y) if y is x and copy and x.rank else y
 
     def check_order(self, order: Any) -> None:
         """Refuse another order of elements than that of rows. Raises NotKnown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +54,7 @@ def batches(
     augment: Sequence[Augment] = (),
 ) -> Iterator[Batch]:
     """The rows in batches: in order, or shuffled by `rng`, which augmentation draws from too."""
-    if batch_size < 1:
-        raise ValueError(f"batch size {batch_size}: want at least 1")
+    check_count("batch size", batch_size)
     if augment and rng is None:
         raise ValueError("batches: augmentation draws at random; want an rng")
     order = np.arange(len(data)) if rng is None else rng.permutation(len(data))
@@ -130,7 +130,14 @@ def _model_batch(batch: Batch) -> Batch:
 
 def batch_count(rows: int, batch_size: int, *, drop_last: bool = False) -> int:
     """How many batches an epoch over so many rows has."""
+    check_count("batch size", batch_size)
     return rows // batch_size if drop_last else -(-rows // batch_size)
+
+
+def check_count(what: str, n: Any, least: int = 1) -> None:
+    """Raises ValueError for what is no whole number of at least so many."""
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < least:
+        raise ValueError(f"{what} {n!r}: want a whole number, at least {least}")
 
 
 def add_noise(column: str, std: float) -> Augment:

@@ -12,7 +12,7 @@ from cloud.nn.loss import Loss, softmax_cross_entropy
 from cloud.nn.module import Module
 from cloud.train import checkpoint as checkpoints
 from cloud.train.checkpoint import Checkpoint
-from cloud.train.data import ArrayDataset, Augment, Source, count_of, epoch_of
+from cloud.train.data import ArrayDataset, Augment, Source, check_count, count_of, epoch_of
 from cloud.train.engine import engine_for
 from cloud.train.graphs import Metrics, loss_graph
 from cloud.train.optim import Optimizer
@@ -81,6 +81,8 @@ def fit(
     for name, examples in (("data", data), ("validation", validation)):
         if isinstance(examples, ArrayDataset) and not len(examples):
             raise ValueError(f"fit: {name} has 0 examples, want at least 1")
+    check_count("fit: batch size", batch_size)
+    check_count("fit: epochs", epochs, least=0)
     trainer = Trainer(
         module, data, optimizer=optimizer, loss=loss, metrics=metrics, trainable=trainable,
         inputs=inputs, accumulate=accumulate, evaluates=validation is not None, engine=engine,

@@ -147,7 +147,8 @@ def _at_least_0(size):
     return max(size, 0) if isinstance(size, int) else size
 
 
-def _numpy_slices(begin, end, step):
+def numpy_slices(begin, end, step):
+    """The slices of numpy that mean these attributes of `slice`."""
     bounds = zip(begin, end, step, strict=True)
     return tuple(builtins.slice(b, e if e >= 0 else None, s) for b, e, s in bounds)
 
@@ -171,7 +172,7 @@ def slice(x, *, begin=(), end=(), step=()):
 
     0 <= begin <= end <= size for a positive step; size > begin >= end >= -1 for a negative one.
     """
-    return x[_numpy_slices(begin, end, step)].copy()
+    return x[numpy_slices(begin, end, step)].copy()
 
 
 def _slice_dx_shape(g, *, shape, begin, end, step):
@@ -200,7 +201,7 @@ def _slice_dx_grad(gg, y, g, *, shape, **attrs):
 def slice_dx(g, *, shape=(), begin=(), end=(), step=()):
     """y = the gradient of slice: zeros of `shape` with g at the elements that slice takes"""
     y = np.zeros(shape, g.dtype)
-    y[_numpy_slices(begin, end, step)] = g
+    y[numpy_slices(begin, end, step)] = g
     return y
 
 

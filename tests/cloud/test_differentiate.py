@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloud import grad, grad_source, jvp, modes, ops, remat, stop_gradient, value_and_grad, vjp
+from cloud import grad, grad_source, jit, jvp, modes, ops, remat, stop_gradient, value_and_grad, vjp
 from cloud.autodiff.reverse import Reverse, differentiated_again
 from ir.dtype import DType
-from ir.errors import ShapeError
+from ir.errors import DTypeError, ShapeError
 from ir.graph import Graph, Value, Weight
 from tests.cloud.test_emit import compiled
 
@@ -318,6 +318,56 @@ def test_an_argument_that_is_left_at_its_default_may_be_differentiated_by() -> N
     assert grad(f, "scale")(5.0, more=4.0) == 20
     with pytest.raises(ShapeError, match="wrt 'nothing': no such argument"):
         grad(f, "nothing")(5.0)
+
+
+X2 = np.ones(2)
+
+
+def doubled(x: Any) -> Any:
+    return x * 2.0
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize(
+    ("f", "message"),
+    [
+        (lambda: vjp(doubled, X2)[1](np.ones(3)), r"vjp: cotangent 0 is \[3\], want \[2\]"),
+        (lambda: vjp(doubled, X2)[1]("a"), r"vjp: cotangent 0 is 'a', want f64\[2\]"),
+        (lambda: vjp(doubled, X2)[1](X2, X2), "vjp: cotangents: 2 given, want 1"),
+        (lambda: jvp(doubled, (X2,), (np.ones(3),)), r"jvp: tangent 0 is \[3\], want \[2\]"),
+        (lambda: jvp(doubled, (X2,), ("a",)), r"jvp: tangent 0 is 'a', want f64\[2\]"),
+        (lambda: vjp(lambda x: (x, "a"), X2), "vjp: f gives 'a', want arrays or numbers"),
+        (lambda: jvp(lambda x: (x, None), (X2,), (X2,)), "jvp: f gives None, want arrays"),
+        (lambda: jvp(doubled, X2, X2), r"jvp: primals is f64\[2\], want a tuple"),
+        (lambda: grad(doubled, 2.5)(1.0), "wrt 2.5: want an argument's number or name"),
+        (
+            lambda: grad(lambda x: x[0] * 2.0)([1, 2]),
+            "argument 0 is a list of 2, which holds no floats",
+        ),
+        (lambda: grad(doubled)(X2 * 1j), "argument 'x' is an array of complex128; want floats"),
+    ],
+)
+def test_errors_name_the_argument_its_value_and_what_was_wanted(
+    f: Callable[[], Any], message: str, mode: str
+) -> None:
+    with modes.using(mode=mode), pytest.raises((ShapeError, DTypeError), match=message):
+        f()
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+def test_arrays_of_another_library_are_not_taken(mode: str) -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.ones(2)
+    refused = {
+        "argument 'x' is a torch.Tensor; want an array of numpy": lambda: grad(doubled)(t),
+        "jvp: tangent 0 is a torch.Tensor": lambda: jvp(doubled, (X2,), (t,)),
+        "vjp: cotangent 0 is a torch.Tensor": lambda: vjp(doubled, X2)[1](t),
+        "an argument or result is a torch.Tensor": lambda: jit(doubled)(t),
+        "argument 'x' is a torch": lambda: grad(lambda x: x["a"].sum())({"a": t}),
+    }
+    for message, f in refused.items():
+        with modes.using(mode=mode), pytest.raises(TypeError, match=message):
+            f()
 
 
 def test_an_error_inside_says_which_line_of_the_users_it_comes_from() -> None:

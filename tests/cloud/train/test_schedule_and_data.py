@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -96,6 +98,22 @@ def test_a_column_can_be_added() -> None:
 def test_a_batch_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="batch size 0"):
         next(batches(data(), 0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "fit: batch size 0: want a whole number, at least 1"),
+        ({"batch_size": 2.5}, "fit: batch size 2.5: want a whole number"),
+        ({"batch_size": None}, "fit: batch size None: want a whole number"),
+        ({"epochs": -1}, "fit: epochs -1: want a whole number, at least 0"),
+        ({"epochs": "3"}, "fit: epochs '3': want a whole number"),
+    ],
+)
+def test_fit_names_a_number_that_is_none(options: dict[str, Any], message: str) -> None:
+    module = nn.Linear(4, 3, rng=rng())
+    with pytest.raises(ValueError, match=message):
+        fit(module, data(), optimizer=SGD(0.1), **{"epochs": 1, **options})
 
 
 def test_augmentation_without_rng_is_refused() -> None:
