@@ -165,9 +165,14 @@ class _AtOnce(Machine):
         return NeedsTrace(f"{what}: {hint}")
 
 
+def _goes_beside(tensor: Value, other: Any) -> bool:
+    """Whether it is a number or an array; so is a list beside a tensor with axes, as for numpy."""
+    return isinstance(other, NUMBERS) or (tensor.rank > 0 and isinstance(other, (list, tuple)))
+
+
 def _binary(kind: type, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Value, other: Any) -> Any:
-        if not isinstance(other, NUMBERS):
+        if not _goes_beside(self, other):
             refuse_foreign(other, "what stands beside a tensor")
             return NotImplemented
         a, b = (other, self) if swapped else (self, other)
@@ -178,7 +183,7 @@ def _binary(kind: type, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
 
 def _compared(kind: type) -> Callable[[Any, Any], Any]:
     def method(self: Value, other: Any) -> Any:
-        if not isinstance(other, NUMBERS):
+        if not _goes_beside(self, other):
             return NotImplemented
         return machine(self).compare(kind, self, other)
 
@@ -197,7 +202,7 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
 for _name, _kind in {
     "add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "truediv": ast.Div, "floordiv": ast.FloorDiv,
     "mod": ast.Mod, "pow": ast.Pow, "matmul": ast.MatMult, "and": ast.BitAnd, "or": ast.BitOr,
-    "xor": ast.BitXor,
+    "xor": ast.BitXor, "lshift": ast.LShift, "rshift": ast.RShift,
 }.items():  # fmt: skip
     setattr(ArrayLike, f"__{_name}__", _binary(_kind))
     setattr(ArrayLike, f"__i{_name}__", _in_place(_name))
