@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
-from fl_server.errors import ModulusTooSmall, SettingsError
+from fl_server.errors import EncodingMismatch, ModulusTooSmall, SettingsError
 from fl_server.plan.plan import MOST_LOCAL_BYTES, Plan
 from fl_server.privacy import Privacy
 from fl_server.secagg.cohort import SHARD_SIZE, Layout
@@ -339,7 +339,7 @@ class TaskSettings(BaseModel):
             for clients in {self.min_cohort, self.selected}:
                 largest = -(-clients // self.layout.shards(clients))
                 self.layout.params(largest, self.encoding(length))
-        except ModulusTooSmall as error:
+        except (EncodingMismatch, ModulusTooSmall) as error:
             raise SettingsError(str(error)) from None
         self._check_selection(length)
         self._check_privacy(length)
