@@ -354,7 +354,7 @@ class Turn:
         if settings.rule == "mean":
             return live.plan.unpack(mean.delta, length, seed)
         each = [live.plan.unpack(part.delta, length, seed) for part in total.means]
-        return combine(settings.rule, settings.hostile, each)
+        return combine(settings.rule, settings.hostile, each, total.missing)
 
     def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
         """The round is finished, and what came of it is `version`."""
