@@ -187,8 +187,8 @@ def test_without_masks_whoever_sends_what_no_encoder_makes_is_named_and_left_out
     total = table.reveals.close()
     assert total.blamed == (liar,)
     assert total.survivors == tuple(i for i in table.ids if i != liar)
-    for client, mean in zip(total.survivors, total.means(), strict=True):
-        want = np.clip(table.updates[client].delta, -1, 1)
+    for i, mean in zip(total.survivors, total.means(), strict=True):
+        want = np.clip(table.updates[i].delta, -1, 1)
         np.testing.assert_allclose(mean.delta, want, atol=4e-5)
 
 
