@@ -22,7 +22,7 @@ from fl_server.secagg.mask import KEY_SIZE, expand
 from fl_server.secagg.params import Encoding, Params
 
 LEAST_NOISE = 1e-3  # whose epsilon, half a million, promises nothing
-DEVIATIONS = 6  # of the noise that the range of a coordinate must hold: what is beyond wraps around
+DEVIATIONS = 6  # of noise, which stays within that: a coordinate's range must hold so much
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from pydantic_core import PydanticCustomError
 
 from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
-from fl_server.errors import ModulusTooSmall, SettingsError
+from fl_server.errors import EncodingMismatch, ModulusTooSmall, SettingsError
 from fl_server.plan.plan import MOST_LOCAL_BYTES, Plan
-from fl_server.privacy import Privacy
+from fl_server.privacy import LEAST_NOISE, Privacy
 from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.keys import RandomBytes
 from fl_server.secagg.messages import MOST_CLIENTS
@@ -32,6 +32,8 @@ from fl_server.strategy.robust import needed
 
 # Beside the noise of the sum: the count then costs a thirtieth more.
 _COUNT_NOISE = 4.0
+# Of a norm, a coordinate and a loss: squares and ratios of them stay numbers.
+_LEAST_CLIP, _MOST_CLIP = 1e-12, 1e12
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +124,7 @@ class TaskSettings(BaseModel):
     # one session on a sparse graph (docs/protocol.md#large-cohorts says what that costs).
     shard_size: int = Field(default=SHARD_SIZE, ge=3, le=MOST_SHARES + 1)
     graph: Literal["shards", "sparse"] = "shards"
-    max_failures: int = Field(default=10, ge=0)
+    max_failures: int = Field(default=10, ge=0, le=1_000_000)
     strategy: Literal["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "scaffold"] = (
         "fedavg"
     )
@@ -132,12 +134,12 @@ class TaskSettings(BaseModel):
     beta2: float | None = Field(default=None, ge=0, lt=1)
     tau: float | None = Field(default=None, gt=0, le=1)
     # Of SCAFFOLD: all devices that there are, and what changes of control variates are sent times.
-    devices: int | None = Field(default=None, ge=2)
-    control_scale: float = Field(default=1.0, gt=0, le=1e6)
+    devices: int | None = Field(default=None, ge=2, lt=2**31)
+    control_scale: float = Field(default=1.0, ge=1e-6, le=1e6)
     # What is made of the sums of shards, or of the updates of devices where there are no masks, so
     # many of which may be hostile.
     rule: Literal["mean", "median", "trimmed_mean", "krum", "multi_krum"] = "mean"
-    hostile: int = Field(default=1, ge=0)
+    hostile: int = Field(default=1, ge=0, le=MOST_CLIENTS)
     # Whether the server sees sums alone, or, of devices that allow it, each update.
     aggregation: Literal["secure", "unmasked"] = "secure"
     # Patterns of the names of weights that stay on devices, with commas between them.
@@ -152,14 +154,14 @@ class TaskSettings(BaseModel):
     epsilon: float | None = Field(default=None, gt=0)
     value_bits: int = Field(default=16, ge=2, le=32)
     max_weight: int = Field(default=1, ge=1, lt=2**31)
-    clip_norm: float = Field(default=10.0, gt=0)
-    clip_value: float = Field(default=1.0, gt=0)
-    loss_cap: float = Field(default=10.0, gt=0)
+    clip_norm: float = Field(default=10.0, ge=_LEAST_CLIP, le=_MOST_CLIP)
+    clip_value: float = Field(default=1.0, ge=_LEAST_CLIP, le=_MOST_CLIP)
+    loss_cap: float = Field(default=10.0, ge=_LEAST_CLIP, le=_MOST_CLIP)
     # The clip norm follows this quantile of updates' norms; clip_value keeps its ratio to it. Where
     # there is noise, the count of updates within it has some of this deviation.
     clip_quantile: float | None = Field(default=None, gt=0, lt=1)
     clip_rate: float = Field(default=0.2, gt=0, le=2)
-    clip_noise: float | None = Field(default=None, gt=0)
+    clip_noise: float | None = Field(default=None, ge=LEAST_NOISE, le=1e6)
     join_s: float = Field(default=600.0, gt=0, le=7 * 86400)
     share_s: float = Field(default=30.0, gt=0, le=86400)
     vector_s: float = Field(default=120.0, gt=0, le=86400)
@@ -190,6 +192,13 @@ class TaskSettings(BaseModel):
     @classmethod
     def _of_one_text(cls, given: Any) -> Any:
         return tuple(filter(None, given.split(","))) if isinstance(given, str) else given
+
+    @field_validator("local")
+    @classmethod
+    def _is_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(pattern and pattern.isprintable() for pattern in patterns):
+            raise PydanticCustomError("local", "patterns of names, in one line each")
+        return patterns
 
     @field_validator("population", "tenant")
     @classmethod
@@ -333,13 +342,11 @@ class TaskSettings(BaseModel):
         if self.strategy == "scaffold" and self.kept < 1:
             # What is sent counts 1 / kept times, which control variates would not settle under.
             raise SettingsError(f"kept is {self.kept}, want 1 with scaffold")
-        if not all(map(math.isfinite, (self.clip_norm, self.clip_value, self.loss_cap))):
-            raise SettingsError("clip_norm, clip_value and loss_cap must be finite")
         try:
             for clients in {self.min_cohort, self.selected}:
                 largest = -(-clients // self.layout.shards(clients))
                 self.layout.params(largest, self.encoding(length))
-        except ModulusTooSmall as error:
+        except (EncodingMismatch, ModulusTooSmall) as error:
             raise SettingsError(str(error)) from None
         self._check_selection(length)
         self._check_privacy(length)

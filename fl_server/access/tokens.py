@@ -7,7 +7,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Connection, Row, select, update
 
 from fl_server.access.scopes import OF_ALL_TENANTS, SCOPES
 from fl_server.errors import Forbidden, NotFound, ProtocolError, SettingsError, Unauthorised
@@ -62,9 +62,10 @@ class Tokens:
         maker: Actor | None = None,
     ) -> str:
         """A new token, which nobody can read again. It is good for no more and no longer than the
-        token of its `maker`, None for one who may all; without days it runs out with that.
+        token of its `maker`, None for one who may all; without days it runs out with that, and
+        whoever takes that back takes this one back.
 
-        raises SettingsError, ProtocolError, Forbidden
+        raises SettingsError, ProtocolError, Forbidden, Unauthorised
         """
         _check(name, scopes, tenant, days)
         secret, now = _PREFIX + self._settings.random(24).hex(), self._settings.clock()
@@ -77,8 +78,11 @@ class Tokens:
             "scopes": " ".join(sorted(set(scopes))),
         }
         row |= {"tenant": tenant, "created_at": now, "revoked": False}
-        row |= {"expires_at": expires_at}
+        by = "" if maker is None or maker in self._own.values() else maker.name
+        row |= {"expires_at": expires_at, "maker": by}
         with self._store.begin() as db:
+            if by:
+                self._lock_valid(db, by)
             if db.execute(select(table).where(table.c.name == name)).first():
                 raise ProtocolError(f"there is a token {name} already")
             db.execute(table.insert().values(**row))
@@ -96,17 +100,26 @@ class Tokens:
                 "tenant": row.tenant,
                 "created_at": row.created_at,
                 "expires_at": row.expires_at,
+                "maker": row.maker,
                 "state": self._state(row),
             }
             for row in rows
         ]
 
     def revoke(self, name: str, tenant: str = "") -> None:
-        """Take a token back; its name stays taken.     raises NotFound"""
+        """Take a token back, and all that were made with it; names stay taken.
+
+        raises NotFound
+        """
         this = (table.c.name == name) & ((table.c.tenant == tenant) if tenant else True)
         with self._store.begin() as db:
             if not db.execute(update(table).where(this).values(revoked=True)).rowcount:
                 raise NotFound(f"there is no token {name}")
+            made = [name]
+            while made:
+                # Whoever makes one has locked its maker: it is there already, or is refused.
+                made = list(db.scalars(select(table.c.name).where(table.c.maker.in_(made))))
+                db.execute(update(table).where(table.c.name.in_(made)).values(revoked=True))
 
     def actor(self, secret: str) -> Actor:
         """Whose token this is.     raises Unauthorised"""
@@ -123,6 +136,15 @@ class Tokens:
         if (state := self._state(row)) != "valid":
             raise Unauthorised(f"token {row.name} is {state}")
         return Actor(row.name, frozenset(row.scopes.split()), row.tenant, row.expires_at)
+
+    def _lock_valid(self, db: Connection, name: str) -> None:
+        """Nothing, if the token is good, which it stays until the transaction ends.
+
+        raises Unauthorised
+        """
+        row = db.execute(select(table).where(table.c.name == name).with_for_update()).one()
+        if (state := self._state(row)) != "valid":
+            raise Unauthorised(f"token {name} is {state}")
 
     def _state(self, row: Row[Any]) -> str:
         if row.revoked:

@@ -44,7 +44,7 @@ from fl_server.plan.plan import Plan
 from fl_server.secagg.certificate import check_certificate
 from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update
-from fl_server.secagg.keys import RandomBytes
+from fl_server.secagg.keys import RandomBytes, model_digest
 from fl_server.secagg.policy import Policy
 from fl_server.secagg.run import Stage
 from fl_server.storage.files import write_file
@@ -243,7 +243,8 @@ class Device:
             unmasked = bool(Plan.of(offer.plan).unmasked)
             self._policy.check_offer(offer.min_cohort, offer.encoding, unmasked)
             self._learning.check(offer.plan)
-            self._journal.check_unspent(offer.context.task, offer.context.model)
+            for digest in (model_digest(offer.model, offer.weights), offer.context.model):
+                self._journal.check_unspent(offer.context.task, digest)
             self._journal.check_newer(offer.context.task, offer.context.round)
         except (CohortTooSmall, EncodingMismatch, Malformed, SpentUpdate, StaleRound) as error:
             _log.info("device %d: offer declined: %s", self.id, error)
@@ -284,10 +285,11 @@ class Device:
         assert self._member is not None, "only enrolled devices are offered rounds"
         unmasked = self._policy.unmasked and bool(Plan.of(offer.plan).unmasked)
         policy = replace(self._policy, unmasked=unmasked)
+        trained = model_digest(offer.model, offer.weights)
         later: wire.Offer | None = offer
         while later is not None:
             offer, report.round = later, later.context.round
-            arguments = offer.context, offer.encoding, policy, self._journal, self._random
+            arguments = offer.context, offer.encoding, policy, self._journal, self._random, trained
             self._learning.joins(offer)
             joined = join(self._member, *arguments)
             self._tell(

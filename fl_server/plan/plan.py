@@ -49,6 +49,8 @@ class Plan(Message):
         """
         plan = cls.from_bytes(offered) if offered else cls()
         plan.check()
+        if plan.offered != offered:
+            raise EncodingMismatch("a plan that asks for nothing; want none in the offer")
         return plan
 
     @property
@@ -67,13 +69,24 @@ class Plan(Message):
         return b"" if self == Plan() else self.to_bytes()
 
     def check(self) -> None:
-        """Nothing, if the numbers make sense.     raises EncodingMismatch"""
+        """Nothing, if the numbers make sense, and no other numbers ask for the same.
+
+        raises EncodingMismatch
+        """
         if not 0 < self.kept <= 1:
             raise EncodingMismatch(f"a plan that keeps {self.kept:g} of all coordinates")
+        for name in ("unmasked", "rotated"):
+            if getattr(self, name) > 1:
+                raise EncodingMismatch(f"a plan with {name} {getattr(self, name)}, want 0 or 1")
         if not 0 <= self.control_scale < math.inf or len(self.controls) not in (0, 32):
             raise EncodingMismatch(
                 f"a plan with control_scale {self.control_scale:g} and {len(self.controls)} bytes "
                 "of digest; want 0 or more, and 0 or 32"
+            )
+        if self.control_scale == 0 and (self.controls or math.copysign(1, self.control_scale) < 0):
+            raise EncodingMismatch(
+                f"a plan with control_scale {self.control_scale:g} and {len(self.controls)} bytes "
+                "of digest; without control variates want 0 and none"
             )
 
     def model_digest(self, model: bytes, weights: bytes) -> bytes:
@@ -87,8 +100,12 @@ class Plan(Message):
         return hashed(labels.COORDINATES, context.model)
 
     def sent(self, length: int) -> int:
-        """Coordinates that a device sends of `length` weights."""
-        return math.ceil(self.kept * self._size(length))
+        """Coordinates that a device sends of `length` weights.     raises EncodingMismatch"""
+        size = self._size(length)
+        sent = math.ceil(self.kept * size)
+        if self.kept < 1 and sent == size:
+            raise EncodingMismatch(f"a plan that keeps {self.kept} of {size} coordinates, so all")
+        return sent
 
     def pack(self, update: Floats, controls: Floats | None, seed: bytes) -> Floats:
         """What a device sends     update, controls: float32 [d] -> float32 [sent(d)]"""

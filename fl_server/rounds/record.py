@@ -49,7 +49,7 @@ _spent = select(messages.c.client).where(
     & (messages.c.stage == "vector")
     & (table.c.task == messages.c.task)
     & (table.c.number == messages.c.round)
-    & (table.c.model_digest == bindparam("model"))
+    & (table.c.weights == bindparam("weights"))
 )
 _body_of = select(messages.c.body).where(
     _this_round
@@ -176,9 +176,9 @@ def counts(db: Connection, task: str, number: int) -> dict[str, int]:
     return {stage: found[stage] for stage in STAGES if stage in found}
 
 
-def has_spent(db: Connection, task: str, model: bytes, client: int) -> bool:
-    """Whether a client has uploaded an update of this model of this task."""
-    which = {"task": task, "client": client, "model": model}
+def has_spent(db: Connection, task: str, weights: bytes, client: int) -> bool:
+    """Whether a client has uploaded an update of these weights of this task, whose model is one."""
+    which = {"task": task, "client": client, "weights": weights}
     return db.execute(_spent, which).first() is not None
 
 

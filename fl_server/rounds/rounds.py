@@ -31,7 +31,6 @@ from fl_server.rounds.replicas import Replicas
 from fl_server.rounds.turn import Desk
 from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
-from fl_server.secagg.keys import model_digest
 from fl_server.secagg.session import Session
 from fl_server.settings import Settings, TaskSettings
 from fl_server.storage.store import Store
@@ -248,8 +247,7 @@ class Rounds:
         newest, rows = self.weights.latest(task.name, db).digest, record.open_rounds(db, task.name)
         if any(row.stage == "advertise" and row.weights == newest for row in rows):
             return False
-        model = model_digest(task.model, newest)
-        return not record.has_spent(db, task.name, model, caller.id) and (
+        return not record.has_spent(db, task.name, newest, caller.id) and (
             caller.id not in self._blamed(db, task, 0)
         )
 
@@ -276,8 +274,8 @@ class Rounds:
         """Why a client may not join a round, empty if it may."""
         if caller.id in self._blamed(db, task, row.number):
             return f"evidence has named client {caller.id} in an earlier round of this task"
-        if record.has_spent(db, row.task, row.model_digest, caller.id):
-            return "an update of this model has been taken from this client before"
+        if record.has_spent(db, row.task, row.weights, caller.id):
+            return "an update of these weights has been taken from this client before"
         return ""
 
     def _reply(self, kind: int, body: bytes = b"") -> wire.CheckInReply:

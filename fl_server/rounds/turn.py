@@ -299,12 +299,12 @@ class Turn:
             public["summary"] = record.summary(db, live, mean, total)
             self._close(live, weights.latest(task.name, db), public, now)
             return
-        clip = self._next_clip(live, total)
         if privacy is not None:
             params = total.totals[0].session.params  # of the one shard: settings.check
             mean = privacy.noisy(mean, params, self._desk.settings.random)
         behind = weights.staleness(db, task.name, live.weights)
         before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
+        clip = self._next_clip(live, total, before)
         values, moments = weights.values(before), weights.moments(before)
         try:
             delta = self._combined(live, total, mean, len(values))
@@ -324,16 +324,28 @@ class Turn:
             self._desk.ledger(task.name).add(privacy.release, what)
         self._close(live, version, public, now)
 
-    def _next_clip(self, live: LiveRound, total: Sum) -> dict[str, float]:
-        """The clip norm that the devices had and that of the next round, where it follows them."""
-        settings, mean = self.task.settings, total.mean
+    def _next_clip(self, live: LiveRound, total: Sum, before: Version) -> dict[str, float]:
+        """The clip norm that the devices had and that of the next round, where it follows them
+
+        before: the newest weights
+        """
+        settings, used = self.task.settings, live.encoding.clip_norm
         if settings.adaptive_clip is None:
             return {}
-        used, within, privacy = live.encoding.clip_norm, float(mean.within_clip), settings.privacy
-        if privacy is not None:
-            params = total.totals[0].session.params
-            within = privacy.noisy_count(mean, params, self._desk.settings.random)
-        after = settings.adaptive_clip.after(used, within, mean.clients)
+        # A count that is none is of a shard with a device that does not play fair.
+        fair = [part for part in total.means if 0 <= part.within_clip <= part.clients]
+        within, clients = (
+            float(sum(part.within_clip for part in fair)),
+            sum(p.clients for p in fair),
+        )
+        noise = 0.0
+        if settings.privacy is not None:  # of the one shard: settings.check
+            params, noise = total.totals[0].session.params, settings.privacy.count_noise
+            draw, clients = self._desk.settings.random, total.mean.clients
+            within = settings.privacy.noisy_count(total.mean, params, draw)
+        # A buffer's norm may be an old one: what it led to since is what moves on.
+        newest = record.next_clip_norm(self._db, self.task.name, before.round) or used
+        after = settings.adaptive_clip.after(newest, within, clients, noise)
         return {"clip_norm": used, "next_clip_norm": after}
 
     def _combined(self, live: LiveRound, total: Sum, mean: Mean, length: int) -> Doubles:
@@ -342,7 +354,7 @@ class Turn:
         if settings.rule == "mean":
             return live.plan.unpack(mean.delta, length, seed)
         each = [live.plan.unpack(part.delta, length, seed) for part in total.means]
-        return combine(settings.rule, settings.hostile, each)
+        return combine(settings.rule, settings.hostile, each, total.missing)
 
     def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
         """The round is finished, and what came of it is `version`."""

@@ -110,6 +110,7 @@ class _Client:
     memory: Memory
     random: RandomBytes
     secrets: Secrets
+    trained: bytes
 
 
 class _State(Generic[Next]):
@@ -147,12 +148,19 @@ def join(
     policy: Policy,
     memory: Memory,
     random: RandomBytes,
+    trained: bytes = b"",
 ) -> Advertised:
     """R0: fresh keys for one round of the model that the client has trained on.
 
+    trained: the digest by which the update is spent, that of model and weights; the context's
+    where there is no plan in that
+
     raises SpentUpdate, StaleRound
     """
-    memory.check_unspent(context.task, context.model)
+    trained = trained or context.model
+    # Journals were once kept by the context's digest.
+    for digest in (trained, context.model):
+        memory.check_unspent(context.task, digest)
     memory.join(context.task, context.round)
     secrets = Secrets(
         share_secret=bytearray(random(KEY_SIZE)),
@@ -167,7 +175,7 @@ def join(
         public_of(secrets.mask_secret),
         random(16),
     )
-    client = _Client(member, context, encoding, policy, memory, random, secrets)
+    client = _Client(member, context, encoding, policy, memory, random, secrets, trained)
     return Advertised(client, advert)
 
 
@@ -215,8 +223,7 @@ class Shared(_State["Masked"]):
         shared = _open_shares(client, session, SharesDown.from_bytes(received))
         words = encode(update, session.params, session.id, client.random(SEED_SIZE))
         vector = _mask(client, session, words, shared)
-        context = client.context
-        client.memory.spend(context.task, context.model, hashlib.sha256(vector).digest())
+        client.memory.spend(client.context.task, client.trained, hashlib.sha256(vector).digest())
         message = Vector(vector).to_bytes()
         return self._keep(received, Masked(client, session, shared, message))
 

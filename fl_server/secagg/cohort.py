@@ -207,6 +207,14 @@ class Sum:
         return tuple(sorted(i for total in self.totals for i in total.survivors))
 
     @property
+    def missing(self) -> int:
+        """How many means are not there: of shards that are lost, or, without masks, of clients that
+        evidence has named and that were left out."""
+        if not any(total.alone for total in self.totals):
+            return len(self.lost)
+        return len(set(self.blamed) - set(self.survivors))
+
+    @property
     def blamed(self) -> tuple[int, ...]:
         named = {i for total in self.totals for i in total.blamed}
         return tuple(sorted(named.union(*(error.who for error in self.lost.values()))))

@@ -115,13 +115,21 @@ def decode(total: Words, clients: int, params: Params, session: bytes) -> Mean:
 
 def check_alone(words: Words, params: Params, session: bytes) -> Mean:
     """The update of one client, sent without a mask, if an encoder could have made it: within both
-    clips, rounding allowed for.     raises ChecksumMismatch, RoundFailed"""
+    clips, rounding allowed for, and with metrics within their bounds.
+
+    raises ChecksumMismatch, RoundFailed
+    """
     mean, encoding = decode(words, 1, params, session), params.encoding
     step = 2 * encoding.clip_value / encoding.top
     most = encoding.clip_norm + step * math.sqrt(encoding.length)
     norm, highest = np.linalg.norm(mean.delta), encoding.top * mean.weight
     if norm > most or int(words[: encoding.length].max(initial=0)) > highest:
         raise RoundFailed(f"an update of norm {norm:.3g}, want at most {most:.3g}")
+    bounds = dict.fromkeys(EXTRAS[:-1], encoding.top)
+    bounds |= {"weight": encoding.max_weight, "loss": highest, "within_clip": 1}
+    for name, word in zip(bounds, words[encoding.length :], strict=False):
+        if word > bounds[name]:
+            raise RoundFailed(f"{name} of one client is {word}, want at most {bounds[name]}")
     return mean
 
 

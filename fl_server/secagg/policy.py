@@ -98,7 +98,10 @@ class Memory:
             raise StaleRound(f"task {task}: round {round_number} comes after round {last}")
 
     def check_unspent(self, task: str, model: bytes) -> None:
-        """Nothing, if no update of this model has left.     raises SpentUpdate"""
+        """Nothing, if no update of this model and its weights has left.     raises SpentUpdate
+
+        model: the digest of both (keys.model_digest), whatever a plan asks of training
+        """
         if (task, model) in self._spent:
             raise SpentUpdate(f"task {task}: the update of model {model.hex()[:12]} is spent")
 

@@ -123,6 +123,8 @@ tokens = Table(
     Column("tenant", String(64), nullable=False),
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=True),
+    # The token that it was made with, empty for one of the server's folder.
+    Column("maker", String(64), nullable=False, server_default=""),
     Column("revoked", Boolean, nullable=False),
 )
 audit = Table(

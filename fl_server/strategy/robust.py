@@ -53,14 +53,20 @@ def needed(rule: str, hostile: int) -> int:
     return RULES[rule][1](hostile)
 
 
-def combine(rule: str, hostile: int, updates: Sequence[Doubles]) -> Doubles:
-    """One update of several, each counting alike     [d] each -> [d]; raises RoundFailed"""
-    if len(updates) < needed(rule, hostile):
-        raise RoundFailed(
-            f"{len(updates)} sums are left, {rule} against {hostile} hostile ones needs "
-            f"{needed(rule, hostile)}"
-        )
-    return RULES[rule][0](np.stack(updates), hostile)
+def combine(rule: str, hostile: int, updates: Sequence[Doubles], lost: int = 0) -> Doubles:
+    """One update of several, each counting alike     [d] each -> [d]; raises RoundFailed
+
+    lost: sums that are not there. Where too few are left, each of them counts as one of the hostile
+    ones, who could otherwise fail every round by losing theirs.
+    """
+    least = max(hostile - lost, 0)
+    for among in range(hostile, least - 1, -1):
+        if len(updates) >= needed(rule, among):
+            return RULES[rule][0](np.stack(updates), among)
+    raise RoundFailed(
+        f"{len(updates)} sums are left, {rule} against {least} hostile ones needs "
+        f"{needed(rule, least)}"
+    )
 
 
 def _scores(updates: Doubles, hostile: int) -> Doubles:

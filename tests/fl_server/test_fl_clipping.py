@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from fl_fleet import LENGTH, MODEL, serving, task_settings
 from fl_people import seeded
+from test_fl_buffers import Trained, go_through, world_of
 
 from fl_server.device import Device, Policy
 from fl_server.errors import SettingsError
 from fl_server.privacy import Privacy, sensitivity
-from fl_server.secagg.encode import Mean, Update, decode, encode
+from fl_server.rounds import record
+from fl_server.secagg import client
+from fl_server.secagg.encode import Mean, Update, checksum, decode, encode
 from fl_server.secagg.mask import reduce_ring
 from fl_server.secagg.params import complete_graph
 from fl_server.settings import TaskSettings
@@ -25,21 +28,25 @@ START = np.zeros(LENGTH, np.float32)
 class Constant:
     """A device whose updates have one norm, whatever the weights."""
 
-    def __init__(self, norm: float) -> None:
-        self.norm = norm
+    def __init__(self, norm: float, loss: float = 0.0) -> None:
+        self.norm, self.loss = norm, loss
 
     def train(self, weights, model):
-        return Update(np.full(weights.size, self.norm / math.sqrt(weights.size), np.float32))
+        delta = np.full(weights.size, self.norm / math.sqrt(weights.size), np.float32)
+        return Update(delta, loss=self.loss)
 
 
-def run(folder, length, norms, **settings):
+def run(folder, length, norms, liars=(), **settings):
+    """liars: devices that are known by a loss of 7"""
     with serving(folder) as server, server.operator() as operator:
         start = np.zeros(length, np.float32)
         operator.create_task("t", MODEL, start, **task_settings(len(norms), **settings))
 
         def part(i: int) -> None:
-            arguments = server.url, folder / f"device-{i}", Constant(norms[i]), server.authority
-            with Device(*arguments, server.enrol_token, policy=Policy(2)) as device:
+            trainer = Constant(norms[i], 7.0 if i in liars else 0.0)
+            arguments = server.url, folder / f"device-{i}", trainer, server.authority
+            policy = Policy(2, unmasked=settings.get("aggregation") == "unmasked")
+            with Device(*arguments, server.enrol_token, policy=policy) as device:
                 list(device.run(until_idle=True))
 
         with ThreadPoolExecutor(len(norms)) as pool:
@@ -118,7 +125,52 @@ def test_the_norm_stays_within_what_devices_take():
     for _ in range(500):
         norms = [clip.after(norms[0], 0, 9), clip.after(norms[1], 9, 9)]
     assert norms == [50.0, 2e-3]  # where clip_value is 100
-    assert clip.after(2.0, -4.0, 9) == clip.after(2.0, 0, 9)
+    assert clip.after(2.0, -4.0, 9, noise=1.0) == clip.after(2.0, 0, 9)
+
+
+def test_a_count_that_is_none_moves_no_norm():
+    clip = TaskSettings(name="t", clip_norm=2.0, clip_quantile=0.5).adaptive_clip
+    for within, clients, noise in [(10, 9, 0), (-1, 9, 0), (16, 9, 1), (-7, 9, 1), (0, 0, 0)]:
+        assert clip.after(2.0, within, clients, noise) == 2.0
+    assert clip.after(2.0, 9, 9) < 2.0 < clip.after(2.0, 0, 9)
+
+
+@pytest.mark.parametrize("lie", [60_000, -5])
+@pytest.mark.parametrize("aggregation", ["secure", "unmasked"])
+def test_one_hostile_device_does_not_steer_the_norm(tmp_path, monkeypatch, aggregation, lie):
+    """It says more than a bit of whether its update was within; the others are, all of them."""
+
+    def lying(update, params, session, seed):
+        words = encode(update, params, session, seed)
+        if update.loss == 7.0:
+            words[-3] += words.dtype.type(lie % 2**params.ring_bits)
+            words[:] = reduce_ring(words, params.ring_bits)
+            words[-1] = checksum(words[:-1], params, session)
+        return words
+
+    monkeypatch.setattr(client, "encode", lying)
+    settings = {"rounds": 1, "clip_norm": 1.0, "clip_value": 1.0, "clip_quantile": 0.5}
+    settings |= {"clip_rate": 1.0, "aggregation": aggregation, "shard_size": 4, "min_cohort": 8}
+    status, _ = run(tmp_path, 4, [0.2] * 8, liars={0}, **settings)
+    (entry,) = status["rounds"]
+    assert entry["next_clip_norm"] == pytest.approx(math.exp(-0.5))
+    if aggregation == "unmasked":
+        assert len(entry["blamed"]) == 1
+        assert entry["within_clip"] == entry["survivors"] == 7
+
+
+def test_the_norm_of_buffers_goes_on_from_the_newest(tmp_path):
+    world = world_of(tmp_path, clip_norm=8.0, clip_quantile=0.5, clip_rate=0.2)
+    groups = [[Trained(world, i) for i in group] for group in ((0, 1), (2, 3))]
+    for group in groups:
+        for device in group:
+            device.join()
+        go_through(world, group)
+    first, second = record.of_task(world.store, "t")[:2]
+    assert (first["clip_norm"], second["clip_norm"], second["staleness"]) == (8.0, 8.0, 1)
+    step = math.exp(-0.2 * (1 - 0.5))  # all are within
+    assert first["next_clip_norm"] == pytest.approx(8 * step)
+    assert second["next_clip_norm"] == pytest.approx(8 * step**2)
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,31 @@ def test_a_difference_that_is_none_is_refused(change):
 def test_plans_and_settings_that_make_no_sense_are_refused():
     with pytest.raises(EncodingMismatch, match=r"keeps 1\.5 of all coordinates"):
         Plan.of(Plan(kept=1.5).to_bytes())
+    with pytest.raises(SettingsError, match=r"keeps 0\.99 of 12 coordinates, so all"):
+        TaskSettings.checked(name="t", kept=0.99).check(LENGTH)
     with pytest.raises(SettingsError, match=r"kept is 0\.5, want 1 with scaffold"):
         TaskSettings.checked(name="t", strategy="scaffold", kept=0.5).check(LENGTH)
     with pytest.raises(SettingsError, match="setting kept is 0"):
         TaskSettings.checked(name="t", kept=0)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(unmasked=2),
+        Plan(rotated=255),
+        Plan(control_scale=-0.0, rotated=1),
+        Plan(controls=bytes(32)),
+        Plan(),
+    ],
+)
+def test_a_plan_has_one_form(plan):
+    with pytest.raises(EncodingMismatch, match="want"):
+        Plan.of(plan.to_bytes())
+
+
+def test_a_plan_that_leaves_no_coordinate_out_is_refused():
+    with pytest.raises(EncodingMismatch, match="of 12 coordinates, so all"):
+        Plan(kept=1 - 2**-53).sent(LENGTH)
+    assert Plan(kept=1.0).sent(LENGTH) == LENGTH
+    assert Plan(kept=11 / 12).sent(LENGTH) == LENGTH - 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -19,7 +21,10 @@ from fl_server.device.http import Http
 from fl_server.device.journal import Journal
 from fl_server.device.linear import synthetic_device
 from fl_server.errors import Malformed, SettingsError
+from fl_server.rounds import record
+from fl_server.rounds.turn import Turn
 from fl_server.secagg.keys import Identity
+from fl_server.settings import TaskSettings
 from fl_server.simulation import simulate as run_simulation
 
 
@@ -45,6 +50,40 @@ def test_a_looser_encoding_than_the_device_allows_is_declined_before_it_trains(t
     assert said[-1] == (
         f"round 1 of loose declined: {name} 50 is offered, this device's limit is 49"
     )
+
+
+def test_an_update_is_spent_whatever_the_plan_says(tmp_path, monkeypatch):
+    """A server that has the sum says that the round failed, forgets who was in it, and asks for the
+    same update under another plan."""
+    plan, said, stop = TaskSettings.plan, [], threading.Event()
+
+    def fail(turn, live, total, now):
+        monkeypatch.setattr(
+            TaskSettings, "plan", lambda self, m=b"": replace(plan(self, m), kept=0.75)
+        )
+        turn.fail(errors.RoundFailed("a lie"))
+
+    def tell(text):
+        said.extend([text] if "declined" in text else [])
+        if len(said) == 3:
+            stop.set()
+
+    monkeypatch.setattr(Turn, "_finish", fail)
+    monkeypatch.setattr(record, "has_spent", lambda *_: False)
+    with serving(tmp_path) as server, server.operator() as operator:
+        operator.create_task("t", MODEL, START, **task_settings(3, rounds=9, max_failures=9))
+
+        def part(i: int) -> list[str]:
+            arguments = server.url, tmp_path / f"device-{i}", synthetic_device(i), server.authority
+            options = {"policy": Policy(3), "stop": stop, "tell": tell}
+            with Device(*arguments, server.enrol_token, **options) as device:
+                return [report.outcome for report in device.run()]
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(part, range(3)))
+        assert [entry["counts"] for entry in operator.status("t")["rounds"]][1:] == [{}]
+    assert len(said) == 3
+    assert all("round 2 of t declined: task t: the update of model" in text for text in said)
 
 
 def test_two_devices_never_share_a_folder(tmp_path):

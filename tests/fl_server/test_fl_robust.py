@@ -12,7 +12,9 @@ from fl_server.device import Device, Policy
 from fl_server.device.hostile import Flipped
 from fl_server.device.linear import LinearTrainer
 from fl_server.errors import EncodingMismatch, RoundFailed, SettingsError
+from fl_server.secagg import client
 from fl_server.secagg.cohort import Layout
+from fl_server.secagg.encode import Update, encode
 from fl_server.settings import TaskSettings
 from fl_server.strategy.robust import RULES, combine
 
@@ -60,7 +62,51 @@ def test_too_few_sums_fail_the_round(rule):
         combine(rule, 1, [START.astype(np.float64)] * 2)
 
 
-def run(folder, settings, hostile, count, unmasked=False):
+@pytest.mark.parametrize("rule", RULES)
+def test_what_is_lost_counts_as_hostile_where_too_few_are_left(rule):
+    need = RULES[rule][1]
+    honest, bad = [np.zeros(LENGTH)] * (need(2) - 2), [np.full(LENGTH, 9.0)]
+    few = [*honest[: need(1) - 1], *bad]  # one of two hostile ones has lost its sum
+    np.testing.assert_allclose(combine(rule, 2, few, lost=1), 0)
+    with pytest.raises(RoundFailed, match=f"{need(1)} sums are left, {rule} against 2"):
+        combine(rule, 2, few)
+    # With enough left, the rule stands as many as before.
+    np.testing.assert_allclose(combine(rule, 2, [*honest, *bad, *bad], lost=1), 0)
+    assert combine(rule, 1, honest[: need(0)], lost=5).shape == (LENGTH,)
+    with pytest.raises(RoundFailed, match=f"0 sums are left, {rule} against 0 hostile"):
+        combine(rule, 1, [], lost=5)
+
+
+@pytest.mark.parametrize("unmasked", [False, True])
+def test_a_device_that_spoils_its_checksum_fails_no_round_of_a_rule(
+    tmp_path, monkeypatch, unmasked
+):
+    def spoilt(update, params, session, seed):
+        words = encode(update, params, session, seed)
+        words[0] ^= update.loss == 7.0
+        return words
+
+    class Noise:
+        def train(self, weights, model):
+            return Update(np.ones(weights.size, np.float32), loss=7.0)
+
+    monkeypatch.setattr(client, "encode", spoilt)
+    asked = {"rule": "median", "hostile": 1, "clip_norm": CLIP}
+    asked |= {"shard_size": 3, "min_cohort": 9, "clip_value": CLIP, "max_failures": 0, "rounds": 1}
+    if unmasked:
+        asked |= {"aggregation": "unmasked", "min_cohort": 3}
+    count = 3 if unmasked else 9
+    settings = task_settings(count, **asked)
+
+    def make(i, hostile):
+        return Noise() if hostile else trainer(i)
+
+    status, _ = run(tmp_path, settings, {0}.__contains__, count, unmasked, make)
+    assert status["state"] == "finished"
+    assert status["rounds"][0]["survivors"] == (2 if unmasked else 6)
+
+
+def run(folder, settings, hostile, count, unmasked=False, make=trainer):
     """The task's status and last weights, with these devices hostile."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -68,7 +114,7 @@ def run(folder, settings, hostile, count, unmasked=False):
         operator.create_task("t", MODEL, START, **settings)
 
         def part(i: int) -> int:
-            arguments = server.url, folder / f"device-{i}", trainer(i, hostile(i)), server.authority
+            arguments = server.url, folder / f"device-{i}", make(i, hostile(i)), server.authority
             policy = Policy(3, unmasked=unmasked)
             with Device(*arguments, server.enrol_token, policy=policy) as device:
                 return len(list(device.run(until_idle=True)))
@@ -141,8 +187,8 @@ def test_without_masks_whoever_sends_what_no_encoder_makes_is_named_and_left_out
     total = table.reveals.close()
     assert total.blamed == (liar,)
     assert total.survivors == tuple(i for i in table.ids if i != liar)
-    for client, mean in zip(total.survivors, total.means(), strict=True):
-        want = np.clip(table.updates[client].delta, -1, 1)
+    for i, mean in zip(total.survivors, total.means(), strict=True):
+        want = np.clip(table.updates[i].delta, -1, 1)
         np.testing.assert_allclose(mean.delta, want, atol=4e-5)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import numpy as np
@@ -236,6 +237,33 @@ def test_the_command_that_revokes_shuts_devices_out(tmp_path, capsys):
         assert server.service.clients.count() == 1
         assert serve(["revoke", "9", *place]) == 1
         assert "there is no client 9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        (
+            {"control_scale": 1e-300},
+            "control_scale is 1e-300, want greater than or equal to 0.000001",
+        ),
+        ({"local": ["a\nb"]}, r"local is \['a\\nb'\], want patterns of names, in one line each"),
+        ({"local": ["\0"]}, "want patterns of names"),
+        ({"local": ["head.*", ""]}, "want patterns of names"),
+        ({"local": ["a\u2028b"]}, "want patterns of names"),
+        ({"hostile": 10**60}, "hostile is 10+, want less than or equal to"),
+        ({"devices": 10**60}, "devices is 10+, want less than"),
+        ({"max_failures": 10**60}, "max_failures is 10+, want less than or equal to"),
+        ({"clip_noise": 1e-200}, r"clip_noise is 1e-200, want greater than or equal to 0\.001"),
+        *(
+            ({name: value}, f"setting {name} is .*, want ")
+            for name in ("clip_norm", "clip_value", "loss_cap")
+            for value in (1e308, 1e-320, math.inf, math.nan)
+        ),
+    ],
+)
+def test_a_setting_that_is_no_usable_number_or_name_is_refused(given, wrong):
+    with pytest.raises(errors.SettingsError, match=wrong):
+        TaskSettings.checked(name="t", **given)
 
 
 def test_an_operator_is_told_of_sums_over_too_few_devices(tmp_path, capsys, caplog):

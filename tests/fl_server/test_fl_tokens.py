@@ -105,6 +105,32 @@ def test_no_token_outlives_the_one_that_made_it(server):
     assert {made[name]["tenant"] for name in ("second", "third", "shorter")} == {"a"}
 
 
+def test_what_was_made_with_a_token_ends_with_it(tmp_path, database, opened):
+    world = opened(World(tmp_path, database))
+    tokens = Tokens(world.store, world.settings, "admin", "enrol")
+    made: dict[str, str] = {}
+
+    def make(name: str, maker: str) -> None:
+        by = tokens.actor(made.get(maker, "admin"))
+        made[name] = tokens.create(name, ["tokens", "metrics"], "", None, by)
+
+    # One with the name of the server's own is nobody's maker but of what it makes.
+    for name, maker in [("a", ""), ("admin.token", ""), ("b", "a"), ("c", "b"), ("d", "b")]:
+        make(name, maker)
+    stale = tokens.actor(made["c"])
+    tokens.revoke("admin.token")
+    assert {token["name"]: token["maker"] for token in tokens.listed()}["c"] == "b"
+    assert [tokens.actor(made[name]).name for name in "abcd"] == ["a", "b", "c", "d"]
+    tokens.revoke("b")
+    assert tokens.actor(made["a"]).name == "a"
+    for name in "bcd":
+        with pytest.raises(errors.Unauthorised, match=f"token {name} is revoked"):
+            tokens.actor(made[name])
+    with pytest.raises(errors.Unauthorised, match="token c is revoked"):
+        tokens.create("e", ["metrics"], "", None, stale)  # a call that had begun before
+    assert "e" not in {token["name"] for token in tokens.listed()}
+
+
 @pytest.mark.parametrize("scope", ["ca", "audit:read"])
 def test_what_is_of_all_tenants_is_no_tenants(server, scope):
     with server.operator() as operator:

@@ -21,6 +21,7 @@ from fl_people import (
 from fl_server import errors
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import certify, revoke
+from fl_server.secagg.client import join
 from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import Identity, exchange
 from fl_server.secagg.mask import add_masks, pair_key, pair_sign, reduce_ring
@@ -252,6 +253,20 @@ def test_a_failed_round_run_again_with_one_client_less_is_refused_by_all():
     for i in table.ids[:5]:
         with pytest.raises(errors.SpentUpdate):
             table.join(i, replace(CONTEXT, round=8))
+
+
+def test_a_vector_is_spent_by_model_and_weights_whatever_else_the_context_covers():
+    memory, trained = Memory(), b"t" * 32
+    arguments = encoding_of(4), Policy(2), memory, seeded("again")
+    memory.spend(CONTEXT.task, trained, b"y" * 32)
+    for model in (bytes(32), CONTEXT.model):
+        with pytest.raises(errors.SpentUpdate, match="the update of model 747474747474 is spent"):
+            join(member(10), replace(CONTEXT, model=model), *arguments, trained)
+    # Of a journal that was kept by the context's own digest.
+    memory.spend(CONTEXT.task, bytes(32), b"y" * 32)
+    with pytest.raises(errors.SpentUpdate, match="the update of model 000000000000 is spent"):
+        join(member(10), replace(CONTEXT, model=bytes(32)), *arguments, b"o" * 32)
+    join(member(10), CONTEXT, *arguments, b"o" * 32)
 
 
 def test_too_few_shares_are_refused_before_the_vector_leaves():
