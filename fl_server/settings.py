@@ -273,8 +273,9 @@ class TaskSettings(BaseModel):
             and (device.app_version or 0) >= self.min_app_version
         )
 
-    def plan(self, moments: bytes = b"") -> Plan:
-        """What devices are asked for; moments: the digest of what the strategy keeps."""
+    def plan(self, moments: bytes = b"", generation: int = 0) -> Plan:
+        """What devices are asked for; moments: the digest of what the strategy keeps · generation:
+        the version of the weights at which it began with nothing kept."""
         if self.kind == "evaluate":
             return Plan(local="\n".join(self.local), unmasked=int(self.aggregation == "unmasked"))
         plan = Plan(
@@ -285,7 +286,8 @@ class TaskSettings(BaseModel):
         )
         if self.strategy != "scaffold":
             return plan
-        return replace(plan, control_scale=self.control_scale, controls=moments)
+        scale = self.control_scale
+        return replace(plan, control_scale=scale, controls=moments, generation=generation)
 
     def encoding(self, length: int, clip_norm: float | None = None) -> Encoding:
         """How an update of weights of `length` is encoded; an evaluation has metrics alone.
@@ -342,6 +344,10 @@ class TaskSettings(BaseModel):
         if self.strategy == "scaffold" and self.kept < 1:
             # What is sent counts 1 / kept times, which control variates would not settle under.
             raise SettingsError(f"kept is {self.kept}, want 1 with scaffold")
+        if self.strategy == "scaffold" and (self.rule != "mean" or self.noise_multiplier):
+            # The server's variate would no longer be the mean of the devices'.
+            given = f"rule is {self.rule}, noise_multiplier is {self.noise_multiplier:g}"
+            raise SettingsError(f"{given}; want mean and 0 with scaffold")
         try:
             for clients in {self.min_cohort, self.selected}:
                 largest = -(-clients // self.layout.shards(clients))

@@ -290,7 +290,6 @@ class Device:
         while later is not None:
             offer, report.round = later, later.context.round
             arguments = offer.context, offer.encoding, policy, self._journal, self._random, trained
-            self._learning.joins(offer)
             joined = join(self._member, *arguments)
             self._tell(
                 f"joining round {report.round} of {report.task}, which waits for "
@@ -319,7 +318,7 @@ class Device:
                 return None
             boxes = self._http.poll(f"{path}/shares")
         with _timed(report, "mask"):
-            masked = shared.receive_shares(boxes, update)
+            masked = shared.receive_shares(boxes, update, self._learning.hears(offer))
         with _timed(report, "vector"):
             self._http.upload(f"{path}/vector", masked.message)
             if self._acknowledged(Stage.VECTOR, report):

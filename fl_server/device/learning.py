@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from fl_server.device.local import LocalWeights
 from fl_server.device.trainer import Follows, Measures, Trainer, Work
 from fl_server.errors import EncodingMismatch, ModelMismatch, ServerRefused, TrainingFailed
 from fl_server.plan.plan import Plan
-from fl_server.secagg.encode import Floats, Update
+from fl_server.secagg.encode import Doubles, Floats, Update
 
 Result = TypeVar("Result")
 
@@ -32,7 +31,7 @@ class Learning:
         self._downloads = Downloads(http, folder / "models", folder / "weights")
         self._controls = Controls(folder / "controls")
         self._local = LocalWeights(folder / "local")
-        self._proposed: Floats | None = None  # the control variate if the update counts
+        self._own: Floats | None = None  # the control variate that was trained with
 
     def check(self, offered: bytes) -> None:
         """Nothing, if the trainer can do what a plan asks.
@@ -63,7 +62,6 @@ class Learning:
         self, offer: wire.Offer, client: int, model: bytes, start: Floats, controls: Floats
     ) -> Update:
         """What is sent     raises TrainingFailed, EncodingMismatch, Malformed"""
-        self._proposed = None
         plan, length, seed = Plan.of(offer.plan), offer.encoding.length, _seed(offer)
         if length == 0 and plan.local and isinstance(self._trainer, Follows):
             follows, own = self._trainer, self._local.of_model(offer.model)
@@ -91,11 +89,11 @@ class Learning:
         controls: Floats,
     ) -> Update:
         plan, task, seed = Plan.of(offer.plan), offer.context.task, _seed(offer)
-        own, correction = np.zeros_like(start), None
+        correction = None
         if plan.control_scale:
             self._controls.settle(task, client, lambda number: self._transcript(task, number))
-            own = self._controls.own(task, start.size)
-            correction = controls - own
+            self._own = self._controls.own(task, plan.generation, start.size)
+            correction = controls - self._own
         work = Work(correction, plan.locals, self._local.load(task))
         trained = _trained(lambda: trainer.follow(start, model, work))
         if plan.local:
@@ -105,15 +103,21 @@ class Learning:
         update = trained.update
         # Option II: c_i - c + (x - y) / (K eta), of which the change is sent.
         change = -controls - update.delta / np.float32(trained.travel)
-        sent = plan.pack(update.delta, change, seed)
-        kept = np.asarray(own + change * _clip(sent, offer.encoding.clip_norm), np.float32)
-        self._proposed = kept
-        return replace(update, delta=sent)
+        return replace(update, delta=plan.pack(update.delta, change, seed))
 
-    def joins(self, offer: wire.Offer) -> None:
-        """Note into which round what was learnt last goes, before it can be sent."""
-        if self._proposed is not None:
-            self._controls.propose(offer.context.task, offer.context.round, self._proposed)
+    def hears(self, offer: wire.Offer) -> Callable[[Doubles], None] | None:
+        """Who is to be told what an update has become, clipped and rounded, before it is sent."""
+        plan, own = Plan.of(offer.plan), self._own
+        if not plan.control_scale or own is None:
+            return None
+
+        def sent(vector: Doubles) -> None:
+            # The server adds the mean of just these changes: c stays the mean of all c_i.
+            change = plan.unpack(vector, own.size, _seed(offer))[own.size :]
+            place = offer.context.task, plan.generation, offer.context.round
+            self._controls.propose(*place, np.asarray(own + change, np.float32))
+
+        return sent
 
     def _transcript(self, task: str, number: int) -> list[str]:
         try:
@@ -127,12 +131,6 @@ class Learning:
 
 def _seed(offer: wire.Offer) -> bytes:
     return Plan.of(offer.plan).seed(offer.context)
-
-
-def _clip(sent: Floats, norm: float) -> float:
-    """By what the encoder will multiply a vector."""
-    length = math.sqrt(np.square(sent, dtype=np.float64).sum())
-    return min(1.0, norm / length) if length else 1.0
 
 
 def _trained(train: Callable[[], Result]) -> Result:

@@ -163,7 +163,8 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
         if base := request.query_params.get("base"):
             known = digest_in(base)
             await asyncio.to_thread(service.blobs.check_device, known, caller.tenant)
-            return binary(await asyncio.to_thread(service.differences.of, known, wanted))
+            await asyncio.to_thread(service.rounds.check_begun_from, wanted)
+            return binary(await service.differences.of(known, wanted))
         return await asyncio.to_thread(_blob, service, request, wanted)
 
     @router.get("/tasks/{task}/rounds/{number}/transcript")

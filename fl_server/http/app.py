@@ -43,6 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
             with contextlib.suppress(asyncio.CancelledError):
                 await clock
             service.attestor.close()
+            service.differences.close()
             service.store.close()
 
     app = FastAPI(title="MindSpan federated server", lifespan=lifespan, openapi_url=None)

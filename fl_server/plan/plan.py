@@ -19,7 +19,7 @@ from fl_server.secagg import labels
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.keys import hashed, model_digest
 from fl_server.secagg.messages import Context
-from fl_server.secagg.wire import F64, U8, Message, Sized, Utf8
+from fl_server.secagg.wire import F64, U8, U32, Message, Sized, Utf8
 
 MOST_LOCAL_BYTES = 256
 
@@ -31,7 +31,8 @@ class Plan(Message):
     where that is zero · unmasked: 1 where the server sees each update · local: patterns of the
     names of weights that stay on the device (FedPer), a line each · kept: the share of coordinates
     that are sent, others of them for all weights · rotated: 1 where they are those of a randomly
-    rotated vector
+    rotated vector · generation: control variates of another one are zero, the device's as well as
+    the server's
     """
 
     control_scale: F64 = 0.0
@@ -40,6 +41,7 @@ class Plan(Message):
     local: Annotated[str, Utf8(MOST_LOCAL_BYTES)] = ""
     kept: F64 = 1.0
     rotated: U8 = 0
+    generation: U32 = 0
 
     @classmethod
     def of(cls, offered: bytes) -> Plan:
@@ -87,6 +89,10 @@ class Plan(Message):
             raise EncodingMismatch(
                 f"a plan with control_scale {self.control_scale:g} and {len(self.controls)} bytes "
                 "of digest; without control variates want 0 and none"
+            )
+        if self.generation and not self.control_scale:
+            raise EncodingMismatch(
+                f"a plan of generation {self.generation}, want 0 without control variates"
             )
 
     def model_digest(self, model: bytes, weights: bytes) -> bytes:

@@ -56,6 +56,7 @@ class Replicas:
         """The round of a row without its messages."""
         length = self._store.blob_size(row.weights) // 4
         begun = self._weights.version_of(task.name, row.weights, db)
+        generation = self._weights.generation(task.name, begun, db)
         clip = record.next_clip_norm(db, task.name, begun.round)
         context = Context(
             tenant=task.settings.tenant or self._settings.tenant,
@@ -68,7 +69,7 @@ class Replicas:
             task.settings,
             context,
             task.settings.encoding(length, clip),
-            task.settings.plan(begun.moments),
+            task.settings.plan(begun.moments, generation),
             task.model,
             row.weights,
             row.server_nonce,

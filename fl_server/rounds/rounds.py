@@ -202,6 +202,12 @@ class Rounds:
             live.state.state_of(client)
         return live.context.task, live.number
 
+    def check_begun_from(self, weights: bytes) -> None:
+        """Nothing, if an open round began from these weights.     raises NotFound"""
+        with self._store.read() as db:
+            if not any(row.weights == weights for row in record.open_rounds(db)):
+                raise NotFound(f"no open round began from the weights {weights.hex()}")
+
     # What time does.
 
     def tick(self, now: float | None = None) -> float | None:

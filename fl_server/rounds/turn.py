@@ -194,13 +194,16 @@ class Turn:
         self.moved = True
 
     def roll_back(self, version: int) -> None:
-        """Keep an older version of the weights once more, as the newest.     raises NotFound"""
+        """Keep a version of the weights once more, as the newest. SCAFFOLD begins anew: devices do
+        not know what their control variates were then.     raises NotFound"""
         weights, name = self._desk.weights, self.task.name
         versions = weights.versions(name, self._db)
         if not 0 <= version < len(versions):
             raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
         old = versions[version]
-        weights.add(self._db, name, weights.values(old), old.round, weights.moments(old))
+        anew = self.task.settings.strategy == "scaffold"
+        moments = None if anew else weights.moments(old)
+        weights.add(self._db, name, weights.values(old), old.round, moments)
         self.changed = self.moved = True
         self._fail_all(RoundFailed(f"the weights were rolled back to {version}"), counts=False)
 
@@ -254,7 +257,8 @@ class Turn:
         query = select(table.c.number).where(table.c.task == task.name)
         number = (db.scalar(query.order_by(table.c.number.desc()).limit(1)) or 0) + 1
         begun = self._desk.weights.version_of(task.name, weights, db)
-        plan = task.settings.plan(begun.moments)
+        generation = self._desk.weights.generation(task.name, begun, db)
+        plan = task.settings.plan(begun.moments, generation)
         row: dict[str, Any] = {
             "task": task.name,
             "number": number,

@@ -10,6 +10,7 @@ server can have one stage answered twice.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NoReturn, TypeVar
 
@@ -25,7 +26,7 @@ from fl_server.errors import (
 )
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate
-from fl_server.secagg.encode import SEED_SIZE, Update, encode
+from fl_server.secagg.encode import SEED_SIZE, Doubles, Update, decode, encode
 from fl_server.secagg.keys import (
     KEY_SIZE,
     Identity,
@@ -212,9 +213,12 @@ class Shared(_State["Masked"]):
         super().__init__(client, message)
         self.session = session
 
-    def receive_shares(self, received: bytes, update: Update) -> Masked:
+    def receive_shares(
+        self, received: bytes, update: Update, on_sent: Callable[[Doubles], None] | None = None
+    ) -> Masked:
         """R2: the masked vector. From here on the update is spent.
 
+        on_sent: is told, before that, what the vector adds to the sum: float64 [d]
         raises TooFewShares, CohortTooSmall, EncodingError, SpentUpdate, Malformed
         """
         if (answer := self._answered(received)) is not None:
@@ -222,6 +226,8 @@ class Shared(_State["Masked"]):
         client, session = self._client, self.session
         shared = _open_shares(client, session, SharesDown.from_bytes(received))
         words = encode(update, session.params, session.id, client.random(SEED_SIZE))
+        if on_sent is not None:
+            on_sent(decode(words, 1, session.params, session.id).delta)
         vector = _mask(client, session, words, shared)
         client.memory.spend(client.context.task, client.trained, hashlib.sha256(vector).digest())
         message = Vector(vector).to_bytes()

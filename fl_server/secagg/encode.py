@@ -26,6 +26,7 @@ SEED_SIZE = 32
 _BLOCK = 1 << 16
 
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

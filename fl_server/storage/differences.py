@@ -6,9 +6,9 @@ exclusive or of both has zeros there, which are put together and compressed.
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import zlib
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -17,21 +17,47 @@ from fl_server.storage.store import Store
 
 _LEVEL = 1  # zlib's; the sixth takes twice as long to save a fiftieth more
 _KEPT = 4  # all devices of a round ask for the same one
+# So many are made at a time, or wait for that, each of them for whoever asks for it.
+_MOST_WAITING = 2
 
 
 class Differences:
+    """They are made in a thread of their own: what they take is taken from no other request."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._made = lru_cache(_KEPT)(self._make)
+        self._threads = ThreadPoolExecutor(1, "differences")
+        # By both digests, those asked for last at the end.
+        self._made: dict[tuple[bytes, bytes], asyncio.Future[bytes]] = {}
 
-    def of(self, base: bytes, digest: bytes) -> bytes:
+    async def of(self, base: bytes, digest: bytes) -> bytes:
         """What `patched` makes the newer weights of.
 
-        raises NotFound where either is unknown, or they are no two vectors of one length
+        raises NotFound where either is unknown, they are no two vectors of one length, or too many
+        others are being made: the weights themselves are there
         """
-        with self._lock:  # whoever comes second does not make it again
-            return self._made(base, digest)
+        pair = base, digest
+        made = self._made.pop(pair, None) or self._begin(pair)
+        self._made[pair] = made
+        return await asyncio.shield(made)  # others may wait for it, too
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, pair: tuple[bytes, bytes]) -> asyncio.Future[bytes]:
+        done = [other for other, made in self._made.items() if made.done()]
+        if len(self._made) - len(done) >= _MOST_WAITING:
+            raise NotFound("other differences are being made; ask for the whole")
+        for old in done[: max(0, len(self._made) + 1 - _KEPT)]:
+            del self._made[old]
+        begun = asyncio.get_running_loop().run_in_executor(self._threads, self._make, *pair)
+
+        def forget(made: asyncio.Future[bytes]) -> None:
+            if made.cancelled() or made.exception() is not None:
+                self._made.pop(pair, None)
+
+        begun.add_done_callback(forget)
+        return begun
 
     def _make(self, base: bytes, digest: bytes) -> bytes:
         size = self._store.blob_size(base)

@@ -88,6 +88,15 @@ class Weights:
         """The newest version with these weights.     raises NotFound"""
         return self._found(task, within, newest=True, digest=digest)[-1]
 
+    def generation(self, task: str, version: Version, within: Connection | None = None) -> int:
+        """The newest version, up to this one, beside which nothing is kept: there the strategy
+        began, or was made to begin anew."""
+        same = (moments_table.c.task == table.c.task) & (moments_table.c.version == table.c.version)
+        query = select(func.max(table.c.version)).outerjoin(moments_table, same)
+        query = query.where(table.c.task == task, table.c.version <= version.version)
+        with self._store.read(within) as db:
+            return int(db.scalar(query.where(moments_table.c.version.is_(None))) or 0)
+
     def staleness(self, db: Connection, task: str, digest: bytes) -> int:
         """How many versions have come since the newest one with these weights.
 

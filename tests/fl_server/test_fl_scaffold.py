@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -12,7 +16,8 @@ from fl_fleet import MODEL, serving, task_settings
 from fl_server.device import Device, Policy
 from fl_server.device.controls import Controls, counted
 from fl_server.device.linear import LinearTrainer
-from fl_server.errors import Malformed, SettingsError
+from fl_server.errors import EncodingMismatch, Malformed, SettingsError
+from fl_server.plan.plan import Plan
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.run import Stage
 from fl_server.settings import TaskSettings
@@ -49,44 +54,118 @@ def test_it_reaches_the_common_optimum_that_averaging_misses():
     assert np.linalg.norm(found.weights - best) < 0.1 * drift
 
 
-def test_the_servers_variate_stays_the_mean_of_the_devices_whoever_drops_out(tmp_path):
-    trainers, _ = unlike(8)
-    last = {6: Stage.SHARE, 7: Stage.VECTOR}  # 6 is in no sum of the first round, 7 is in it
-    settings = task_settings(8, rounds=3, vector_s=1.5, agree_s=1.5, reveal_s=1.5)
-    settings |= SETTINGS | {"strategy": "scaffold", "devices": 8, "min_cohort": 8}
-    with serving(tmp_path) as server, server.operator() as operator:
-        operator.create_task("t", MODEL, START, **settings)
+class Fleet:
+    """Eight devices of a real server, and a task that they train."""
 
-        def part(i: int, rounds: int | None, stop_after: Stage | None = None) -> None:
-            arguments = server.url, tmp_path / f"device-{i}", trainers[i], server.authority
-            limits = {"policy": Policy(2), "stop_after": stop_after}
-            with Device(*arguments, server.enrol_token, **limits) as device:
-                ids[i] = (list(device.run(rounds, until_idle=True)), device.id)[1]
+    def __init__(self, server, operator, folder, **settings) -> None:
+        self.server, self.operator, self.folder = server, operator, folder
+        self.trainers, _ = unlike(8)
+        self.ids: dict[int, int] = {}
+        stages = {"vector_s": 1.5, "agree_s": 1.5, "reveal_s": 1.5}
+        base = task_settings(8, **stages) | SETTINGS | {"strategy": "scaffold", "devices": 8}
+        operator.create_task("t", MODEL, START, **base | settings)
 
-        ids: dict[int, int] = {}
-        in_threads([partial(part, i, 1, last.get(i)) for i in range(8)])
-        in_threads([partial(part, i, None) for i in range(8)])
-        status = operator.status("t")
-        assert [entry["survivors"] for entry in status["rounds"]] == [7, 8, 8]
+    def run(self, rounds: int | None, last: dict[int, Stage] | None = None) -> None:
+        """All take part, some until a stage of the first round."""
+        works = [partial(self._part, i, rounds, (last or {}).get(i)) for i in range(8)]
+        with ThreadPoolExecutor(len(works)) as pool:
+            for done in [pool.submit(work) for work in works]:
+                done.result()
+
+    def _part(self, i: int, rounds: int | None, stop_after: Stage | None) -> None:
+        place = self.server.url, self.folder / f"device-{i}", self.trainers[i]
+        limits = {"policy": Policy(2, clip_value=1e6, clip_norm=1e6), "stop_after": stop_after}
+        with Device(*place, self.server.authority, self.server.enrol_token, **limits) as device:
+            list(device.run(rounds, until_idle=True))
+            self.ids[i] = device.id
+
+    def survivors(self) -> list[int]:
+        return [entry.get("survivors", 0) for entry in self.operator.status("t")["rounds"]]
+
+    def controls(self, i: int) -> Controls:
+        return Controls(self.folder / f"device-{i}" / "controls")
+
+    def error(self) -> tuple[float, float]:
+        """How large c is, and how far it is from the mean of all c_i."""
+        store = Store(self.folder / "server")
+        weights = Weights(store)
+        newest = weights.latest("t")
+        kept, generation = weights.moments(newest)[0], weights.generation("t", newest)
+        store.close()
         own = []
         for i in range(8):
-            controls = Controls(tmp_path / f"device-{i}" / "controls")
-            controls.settle("t", ids[i], lambda number: operator.transcript("t", number))
-            own.append(controls.own("t", LENGTH))
-    store = Store(tmp_path / "server")
-    weights = Weights(store)
-    kept = weights.moments(weights.latest("t"))
-    store.close()
-    assert np.abs(kept).max() > 0.01
-    np.testing.assert_allclose(kept[0], np.mean(own, axis=0), atol=1e-4)
+            controls = self.controls(i)
+            controls.settle("t", self.ids[i], lambda n: self.operator.transcript("t", n))
+            own.append(controls.own("t", generation, LENGTH))
+        return np.linalg.norm(kept), np.linalg.norm(kept - np.mean(own, axis=0))
 
 
-def in_threads(works) -> None:
-    from concurrent.futures import ThreadPoolExecutor
+@contextmanager
+def fleet_in(folder, **settings):
+    with serving(folder) as server, server.operator() as operator:
+        yield Fleet(server, operator, folder, **settings)
 
-    with ThreadPoolExecutor(len(works)) as pool:
-        for done in [pool.submit(work) for work in works]:
-            done.result()
+
+def test_the_servers_variate_stays_the_mean_of_the_devices_whoever_drops_out(tmp_path):
+    with fleet_in(tmp_path, rounds=3, min_cohort=8) as fleet:
+        # 6 is in no sum of the first round, 7 is in it
+        fleet.run(1, {6: Stage.SHARE, 7: Stage.VECTOR})
+        fleet.run(None)
+        assert fleet.survivors() == [7, 8, 8]
+        size, error = fleet.error()
+    assert size > 0.01
+    assert error < 1e-5
+
+
+@pytest.mark.parametrize(
+    "coarse",
+    [
+        {"value_bits": 6},
+        {"value_bits": 4},
+        {"value_bits": 4, "rotate": True},
+        {"clip_value": 0.3},
+        {"clip_norm": 0.5},
+    ],
+    ids=lambda coarse: "-".join(coarse),
+)
+def test_it_stays_so_whatever_rounding_and_clamping_make_of_an_update(tmp_path, coarse):
+    with fleet_in(tmp_path, rounds=3, **coarse) as fleet:
+        fleet.run(None)
+        assert fleet.survivors() == [8, 8, 8]
+        size, error = fleet.error()
+    assert size > 0.01
+    assert error < 1e-5
+
+
+def test_the_error_of_a_lost_device_lasts_until_the_weights_are_rolled_back(tmp_path):
+    with fleet_in(tmp_path, rounds=5) as fleet:
+        fleet.run(2)
+        shutil.rmtree(tmp_path / "device-0/controls")
+        fleet.run(1)
+        assert fleet.error()[1] > 0.01
+        fleet.operator.roll_back("t", 3)  # the newest, of which no update has been sent
+        fleet.run(None)
+        assert fleet.survivors() == [8, 8, 8, 0, 8, 8]
+        size, error = fleet.error()
+    assert size > 0.01
+    assert error < 1e-5
+
+
+def test_a_device_goes_on_after_a_transcript_or_a_file_that_is_damaged(tmp_path, caplog):
+    with fleet_in(tmp_path, rounds=3) as fleet:
+        fleet.run(1)
+        head = bytes(8) + (1).to_bytes(8, "little")  # of the round that counted
+        for i, damage in enumerate((b"", b"short", head + b"odd", head + bytes(8))):
+            for file in (tmp_path / f"device-{i}/controls").iterdir():
+                file.write_bytes(damage)
+        fleet.run(1)
+        with sqlite3.connect(tmp_path / "server/state.sqlite") as database:
+            database.execute("UPDATE transcript SET line = '{}' WHERE round = 2")
+        database.close()
+        fleet.run(1)
+        assert fleet.survivors() == [8, 8, 8]
+    assert "a transcript that does not tell who is in the sum" in caplog.text
+    assert "2 values, the model has 4 weights; the control variate begins at zero" in caplog.text
 
 
 def test_the_servers_step_is_the_papers():
@@ -100,13 +179,12 @@ def test_the_servers_step_is_the_papers():
 def test_a_variate_is_kept_only_when_the_round_that_it_was_sent_in_counts(tmp_path):
     controls, sums = Controls(tmp_path), {1: [9], 2: [7, 9], 3: None}
     for number, value in ((1, 1.0), (2, 2.0), (3, 3.0)):
-        controls.propose("t", number, np.full(2, value, np.float32))
+        controls.propose("t", 0, number, np.full(2, value, np.float32))
         controls.settle("t", 7, lambda n: transcript_of([7, 8, 9], sums[n]))
         controls.settle("t", 7, pytest.fail)  # told once, it asks no more
         want = 0.0 if number == 1 else 2.0
-        np.testing.assert_array_equal(controls.own("t", 2), [want, want])
-    with pytest.raises(Malformed, match="2 values, the model has 3 weights"):
-        controls.own("t", 3)
+        np.testing.assert_array_equal(controls.own("t", 0, 2), [want, want])
+    np.testing.assert_array_equal(controls.own("t", 1, 2), [0, 0])  # another generation
     with pytest.raises(Malformed, match="does not tell who is in the sum"):
         counted(['{"event": "finished"}'], 7)
 
@@ -124,3 +202,14 @@ def test_weighted_and_stale_updates_are_refused():
         TaskSettings.checked(name="t", strategy="scaffold", max_staleness=2).check(LENGTH)
     with pytest.raises(SettingsError, match="max_weight is 3, want 1 with scaffold"):
         TaskSettings.checked(name="t", strategy="scaffold", max_weight=3).check(LENGTH)
+
+
+def test_what_would_part_the_servers_variate_from_the_devices_is_refused():
+    for other, said in (
+        ({"rule": "median"}, "rule is median, noise_multiplier is 0"),
+        ({"noise_multiplier": 0.5}, "rule is mean, noise_multiplier is 0.5"),
+    ):
+        with pytest.raises(SettingsError, match=f"{said}; want mean and 0 with scaffold"):
+            TaskSettings.checked(name="t", strategy="scaffold", **other).check(LENGTH)
+    with pytest.raises(EncodingMismatch, match="generation 3, want 0 without control variates"):
+        Plan.of(Plan(generation=3).to_bytes())
