@@ -57,6 +57,7 @@ class Service:
     def start(self) -> None:
         """Before any worker serves: open rounds go on.     raises SettingsError"""
         self.store.lock_folder()
+        self.rounds.adopt_ledgers()
         self.rounds.resume()
 
     async def keep_time(self) -> None:

@@ -215,6 +215,10 @@ class Rounds:
         None if nothing has a deadline."""
         return self._deadlines.tick(self._settings.clock() if now is None else now)
 
+    def adopt_ledgers(self) -> None:
+        """At the start: accounts of an older server get what today's have."""
+        self._desk.adopt_ledgers()
+
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole
         time again, and a running task without a round gets one."""

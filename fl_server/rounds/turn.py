@@ -24,7 +24,7 @@ from fl_server.secagg.cohort import ShardedStage, Sum
 from fl_server.secagg.encode import Mean
 from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
-from fl_server.storage.ledger import Ledger
+from fl_server.storage.ledger import Ledger, keep_hash, kept_hash
 from fl_server.storage.store import Store
 from fl_server.storage.tables import rounds as table
 from fl_server.storage.weights import Version, Weights
@@ -83,6 +83,20 @@ class Desk:
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.store.ledger_path(task))
 
+    def adopt_ledgers(self) -> None:
+        """Take over the accounts of a server that kept no hashes, once."""
+        with self.store.begin() as db:
+            for task in self.tasks.all(db):
+                if task.settings.privacy is None or kept_hash(db, task.name):
+                    continue
+                try:
+                    last = self.ledger(task.name).adopt()
+                except LedgerDamaged as error:  # which ends the task when a round is opened
+                    _log.error("task %s: %s", task.name, error)
+                else:
+                    if last:
+                        keep_hash(db, task.name, last)
+
     def overspent(self, db: Connection, task: Task) -> str:
         """Why the task's privacy budget has no round left, empty if it has.
 
@@ -92,7 +106,8 @@ class Desk:
         if privacy is None:
             return ""
         released = record.finished(db, task.name)
-        if privacy.allows_after(self.ledger(task.name).noises(released)):
+        last = kept_hash(db, task.name)
+        if privacy.allows_after(self.ledger(task.name).noises(released, last)):
             return ""
         return f"another round would spend more than epsilon {privacy.epsilon:g}"
 
@@ -325,7 +340,8 @@ class Turn:
         version = weights.add(db, task.name, after, live.number, moments)
         if privacy is not None:  # counted before anybody can see it
             what = f"round {live.number} {version.digest.hex()}"
-            self._desk.ledger(task.name).add(privacy.release, what)
+            last = self._desk.ledger(task.name).add(privacy.release, what)
+            keep_hash(db, task.name, last)
         self._close(live, version, public, now)
 
     def _next_clip(self, live: LiveRound, total: Sum, before: Version) -> dict[str, float]:

@@ -9,11 +9,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import Connection, delete, select
+
 from fl_server.errors import LedgerDamaged
 from fl_server.storage.files import sync_folder, write_file
+from fl_server.storage.tables import facts
 
 # A noise multiplier, what was released, and a hash over the line and that of the line before; lines
-# of servers that kept no hashes end with the digest of what was released.
+# of servers that kept no hashes end with the digest of what was released, and get one at the start.
 _LINE = re.compile(r"(\d\S*) (round \d+ [0-9a-f]{64})(?: ([0-9a-f]{32}))?\n")
 
 
@@ -32,20 +35,33 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def noises(self, least: int = 0) -> list[float]:
-        """The noise multipliers of all releases, of which the database knows at least so many.
-
-        raises LedgerDamaged
+    def noises(self, least: int = 0, last: str = "") -> list[float]:
+        """The noise multipliers of all releases, of which the database knows at least so many, and
+        the hash of the last of them.     raises LedgerDamaged
         """
-        releases = self._read()
+        releases, hashes = self._read()
         if len(releases) < least:
             known = f"the database knows of {least}"
             raise LedgerDamaged(f"{self._path}: {len(releases)} releases, {known}")
+        if last and last not in hashes:  # one more may be here, whose transaction was lost
+            raise LedgerDamaged(
+                f"{self._path}: no line has the hash {last}, which the database knows"
+            )
         return [release.noise_multiplier for release in releases]
 
-    def add(self, noise_multiplier: float, what: str) -> None:
-        """Have a release on the disk when this returns.     raises LedgerDamaged"""
-        releases = [*self._read(), Release(noise_multiplier, what)]
+    def add(self, noise_multiplier: float, what: str) -> str:
+        """Have a release on the disk when this returns; its hash.     raises LedgerDamaged"""
+        return self._write([*self._read()[0], Release(noise_multiplier, what)])
+
+    def adopt(self) -> str:
+        """Add hashes to the lines of a server that kept none; the last, empty where nothing was
+        released.     raises LedgerDamaged"""
+        releases, hashes = self._read(older=True)
+        return hashes[-1] if all(hashes) and hashes else self._write(releases)
+
+    def _write(self, releases: list[Release]) -> str:
+        if not releases:
+            return ""
         lines, before = [], ""
         for release in releases:
             body = _body(release)
@@ -54,23 +70,41 @@ class Ledger:
         write_file(self._path, "".join(lines).encode())
         if len(releases) == 1:
             sync_folder(self._path.parent.parent)  # its folder's name, too
+        return before
 
-    def _read(self) -> list[Release]:
+    def _read(self, older: bool = False) -> tuple[list[Release], list[str]]:
+        """All releases and their hashes, which may be missing from the first lines of `older`."""
         try:
             text = self._path.read_bytes().decode("ascii", "replace")
         except FileNotFoundError:
-            return []
+            return [], []
         except OSError as error:
             raise LedgerDamaged(f"{self._path}: {error.strerror}") from None
-        releases, before = [], ""
+        releases: list[Release] = []
+        hashes: list[str] = []
         for number, line in enumerate(text.splitlines(keepends=True), 1):
-            found = _parsed(line, before)
-            if found is None:
+            found = _parsed(line, hashes[-1] if hashes else "")
+            if found is None or not (found[1] or older):
                 want = "a noise multiplier, a round, its digest, and the hash over what is before"
                 raise LedgerDamaged(f"{self._path}: line {number} is damaged, want {want}")
-            release, before = found
-            releases.append(release)
-        return releases
+            releases.append(found[0])
+            hashes.append(found[1])
+        return releases, hashes
+
+
+def kept_hash(db: Connection, task: str) -> str:
+    """The hash of a task's last release, empty where the database knows of none."""
+    return db.scalar(select(facts.c.value).where(facts.c.name == _fact(task))) or ""
+
+
+def keep_hash(db: Connection, task: str, last: str) -> None:
+    """Keep it in the caller's transaction."""
+    db.execute(delete(facts).where(facts.c.name == _fact(task)))
+    db.execute(facts.insert().values(name=_fact(task), value=last))
+
+
+def _fact(task: str) -> str:
+    return f"ledger {hashlib.sha256(task.encode()).hexdigest()[:32]}"
 
 
 def _parsed(line: str, before: str) -> tuple[Release, str] | None:

@@ -11,6 +11,7 @@ from fl_server.messages import CheckIn, Offer
 from fl_server.privacy import Privacy
 from fl_server.settings import TaskSettings
 from fl_server.storage.ledger import Ledger
+from fl_server.storage.tables import facts
 
 NOISES = [8.0, 8.0, 0.5, 44.25]
 PRIVATE = {"noise_multiplier": 8.0, "clip_norm": 0.5, "clip_value": 16.0}
@@ -58,8 +59,13 @@ def test_lines_that_were_written_without_a_hash_count_and_get_one(tmp_path):
     path.parent.mkdir()
     path.write_text("".join(f"8.0 round {n} {'ab' * 32}\n" for n in (1, 2)))
     ledger = Ledger(path)
-    assert ledger.noises() == [8.0, 8.0]
+    with pytest.raises(LedgerDamaged, match="line 1 is damaged"):
+        ledger.noises()
+    last = ledger.adopt()
+    assert ledger.adopt() == last
+    assert ledger.noises(2, last) == [8.0, 8.0]
     ledger.add(4.0, f"round 3 {'cd' * 32}")
+    assert ledger.noises(2, last) == [8.0, 8.0, 4.0]
     assert ledger.noises() == [8.0, 8.0, 4.0]
     lines = path.read_text().splitlines()
     assert len({len(line) for line in lines}) == 1
@@ -115,6 +121,30 @@ def test_releases_that_the_database_knows_of_are_never_forgotten(tmp_path):
     assert task.state == "failed"
     assert task.error.endswith("privacy/t: 0 releases, the database knows of 1")
     assert world.rounds.live("other").number == 2
+    world.close()
+
+
+def test_an_account_that_was_stripped_or_made_anew_is_refused_also_after_a_start(tmp_path):
+    world = two_tasks(tmp_path, **PRIVATE)
+    world.play()
+    path = world.store.ledger_path("t")
+    whole = path.read_text()
+    stripped = " ".join(whole.split()[:4]) + "\n"
+    path.unlink()
+    Ledger(path).add(1000.0, " ".join(whole.split()[1:4]))
+    for other in (stripped, path.read_text()):
+        path.write_text(other)
+        world.rounds.adopt_ledgers()
+        assert path.read_text() == other
+        with world.store.read() as db, pytest.raises(LedgerDamaged, match=r"damaged|no line has"):
+            world.rounds._desk.overspent(db, world.rounds.tasks.get("t"))
+    with world.store.begin() as db:  # as an older server left it
+        db.execute(facts.delete().where(facts.c.name.like("ledger %")))
+    path.write_text(stripped)
+    world.rounds.adopt_ledgers()
+    assert path.read_text() == whole
+    with world.store.read() as db:
+        assert world.rounds._desk.overspent(db, world.rounds.tasks.get("t")) == ""
     world.close()
 
 
