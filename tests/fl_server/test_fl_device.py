@@ -59,7 +59,7 @@ def test_an_update_is_spent_whatever_the_plan_says(tmp_path, monkeypatch):
 
     def fail(turn, live, total, now):
         monkeypatch.setattr(
-            TaskSettings, "plan", lambda self, m=b"": replace(plan(self, m), kept=0.75)
+            TaskSettings, "plan", lambda *begun: replace(plan(*begun), kept=0.75)
         )
         turn.fail(errors.RoundFailed("a lie"))
 
