@@ -1133,6 +1133,7 @@ struct formula_attrs {
   X(iota, any) \
   X(reshape_sizes, i32) \
   X(range_size, i32) \
+  X(range_size, i64) \
   X(range_size, f32) \
   X(slice_bounds, i32) \
   X(slice_at, any) \
@@ -1140,6 +1141,7 @@ struct formula_attrs {
   X(put_row, any) \
   X(nonzero, f32) \
   X(nonzero, i32) \
+  X(nonzero, i64) \
   X(nonzero, boolean) \
   X(matmul, f32) \
   X(matmul, i32) \
@@ -1214,6 +1216,7 @@ struct formula_attrs {
   X(sum_to, f32) \
   X(unique_rows, f32) \
   X(unique_rows, i32) \
+  X(unique_rows, i64) \
   X(non_max_suppression, f32) \
   X(same_shape, any) \
   X(linear_recurrence, f32) \
