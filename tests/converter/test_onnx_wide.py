@@ -51,8 +51,11 @@ def test_ranges_are_counted_in_64_bits(tmp_path: Path) -> None:
     data = built("Range", dict.fromkeys("abc", (I64, [])), {"y": I64})
     path = tmp_path / "m.ms"
     for bounds in [
-        (2**40, 2**40 + 3, 1), (0, 2**33, 2**31), (2**62, 2**62 - 2**35, -(2**33) - 1), (2**40, 7, 1),
-    ]:  # fmt: skip
+        (2**40, 2**40 + 3, 1),
+        (0, 2**33, 2**31),
+        (2**62, 2**62 - 2**35, -(2**33) - 1),
+        (2**40, 7, 1),
+    ]:
         both(data, path, {n: np.array(v) for n, v in zip("abc", bounds, strict=True)})
     session = lite.load(path)
     y = session.run({"a": np.array(-(2**62)), "b": np.array(2**62), "c": np.array(2**61)})
