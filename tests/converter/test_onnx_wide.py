@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
@@ -112,3 +113,26 @@ def test_one_hot_of_numbers_beyond_32_bits_is_off(tmp_path: Path) -> None:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     feed = {"i": i64(2**32, 1, -1, -(2**32) + 1)}
     both(made.SerializeToString(), tmp_path / "m.ms", feed)
+
+
+I16 = TensorProto.INT16
+SHORT = np.array([1, -5, -(2**15), 2**15 - 1], np.int16)
+
+
+@pytest.mark.parametrize("kind", ["Abs", "Neg", "Sign", "Add", "Sub", "Mul", "Div", "Mod"])
+def test_results_of_int16_are_int16(tmp_path: Path, kind: str) -> None:
+    two = kind not in ("Abs", "Neg", "Sign")
+    data = built(kind, dict.fromkeys("ab" if two else "a", (I16, [4])), {"y": I16})
+    convert(data, tmp_path / "m.ms")
+    other = np.array([3, 2, 7, 2], np.int16)
+    feed = {"a": SHORT, "b": other} if two else {"a": SHORT}
+    want = onnx.reference.ReferenceEvaluator(onnx.load_from_string(data)).run(None, feed)[0]
+    got = lite.load(tmp_path / "m.ms").run(feed)
+    got = got["y"] if isinstance(got, dict) else got
+    assert got.dtype == np.int16
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_cast_to_int16_wraps_around(tmp_path: Path) -> None:
+    data = built("Cast", {"x": (TensorProto.INT32, [3])}, {"y": I16}, to=I16)
+    both(data, tmp_path / "m.ms", {"x": np.array([1, 70000, -40000], np.int32)})
