@@ -141,6 +141,9 @@ def as_i32(v: Value) -> Value:
     """Integers as int32; what is beyond is as good as the largest and the smallest of these."""
     if v.dtype is not DType.i64:
         return v if v.dtype is DType.i32 else OPS["cast"](v, to="i32")  # type: ignore[no-any-return]
+    source = v.node.inputs[0] if v.node is not None and v.node.op.name == "cast" else None
+    if source is not None and source.dtype is DType.i32:
+        return source  # int32 there and back is as it was
     limits = np.iinfo(np.int32)
     limited = OPS["minimum"](OPS["maximum"](v, int(limits.min)), int(limits.max))
     return OPS["cast"](limited, to="i32")  # type: ignore[no-any-return]

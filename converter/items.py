@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.found_sizes import FoundSizes, alike, sizes_as_data, traced
+from converter.found_sizes import FoundSizes, alike, as_i32, sizes_as_data, traced
 from ir.dtype import DType
 from ir.errors import IrError, ShapeError
 from ir.graph import Array, Constant, Node, Value, Weight
@@ -205,14 +205,17 @@ def floats(x: Item) -> Value:
 
 
 def indices(x: Item, size: Dim | None = None) -> Any:
-    """x as int32; with a size, negative ones counted from the front."""
+    """x as int32; with a size, negative ones counted from the front. What is beyond 32 bits stays
+    outside of all that there is."""
     if isinstance(x, np.ndarray):
         if size is not None and x.dtype != object and (x < 0).any():
             x = np.where(x < 0, x + size, x)
         x = settled(x)
-        return as_type(as_value(x) if x.dtype == object else x, DType.i32)
-    v = as_type(x, DType.i32)
-    if size is None:
+        if x.dtype != object:
+            limits = np.iinfo(np.int32)
+            return np.clip(x, limits.min, limits.max).astype(np.int32)
+    v = as_i32(as_value(x))
+    if size is None or isinstance(x, np.ndarray):
         return v
     return where(less(v, 0), v + length(size), v)
 

@@ -35,6 +35,7 @@ from ir.errors import IrError
 from ir.files import write_whole
 from ir.graph import Array, Graph, Model
 from ir.passes import applied
+from ir.walk import walk
 
 OWN = "the numpy interpreter"  # as a reference
 WIDE_TOLERANCE = 1e-3  # of activations of 16 bits, where kernels round in ways of their own
@@ -254,8 +255,8 @@ class _Conversion:
 
     def with_entries(self, entries: Mapping[str, Graph]) -> Model:
         last = {name: _polished(graph) for name, graph in entries.items()}
-        known = {n.source for g in self.model.entries.values() for n in g.nodes}
-        for node in (n for g in last.values() for n in g.nodes if n.source not in known):
+        known = {n.source for g in walk(self.model.entries.values()) for n in g.nodes}
+        for node in (n for g in walk(last.values()) for n in g.nodes if n.source not in known):
             node.source = ""  # a line of the program that converts is nothing to keep in a file
         metadata = {**self.model.metadata, **self.lineage, **(self.asked.metadata or {})}
         if self.train:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
@@ -29,6 +30,18 @@ AT_ONCE: ContextVar[Callable[..., tuple[Value, ...] | None] | None] = ContextVar
 )
 # The part of a program that makes nodes, such as a module's path; it is in their `source`.
 PART: ContextVar[str] = ContextVar("part", default="")
+# The source of nodes that are made, where it is none of a program's lines.
+SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
+
+
+@contextmanager
+def from_source(source: str) -> Iterator[None]:
+    """Nodes that operators make inside have this source."""
+    token = SOURCE.set(source)
+    try:
+        yield
+    finally:
+        SOURCE.reset(token)
 
 
 class NoGrad:
@@ -372,7 +385,10 @@ def located(line: str) -> str:
 
 
 def _caller() -> str:
-    """Where the innermost code is that is outside of this project's front ends."""
+    """Where the innermost code is that is outside of this project's front ends, or what `SOURCE`
+    says."""
+    if (source := SOURCE.get()) is not None:
+        return source
     frame = sys._getframe(2)
     while frame and frame.f_code.co_filename.startswith(_OURS):
         if frame.f_back is None:

@@ -134,9 +134,9 @@ def _computed(v: Value) -> Value:
 
 
 def _declared(onnx: Any, v: Value, kind: int) -> Value:
-    """A result in the type that the model declares for it; numbers of int16 come as int32."""
+    """A result in the type that the model declares for it."""
     dtype = _dtype(onnx, kind)
-    return v if dtype in (None, DType.i16, v.dtype) else cast(v, to=dtype)
+    return v if dtype in (None, v.dtype) else cast(v, to=dtype)
 
 
 def _dtype(onnx: Any, kind: int) -> DType | None:

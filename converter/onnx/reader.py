@@ -31,6 +31,7 @@ from converter.onnx.rules import RULES, Names, Reader
 from converter.onnx.rules.common import READING
 from converter.onnx.unsupported import Problems, operator_of
 from ir.graph import Graph, Model, Weight
+from ir.op import from_source
 from ir.symbol import symbols
 
 SMALL_TYPES = {2: "8 bits", 3: "8 bits", 10: "16 bits", 16: "16 bits"}  # by ONNX's numbers
@@ -47,7 +48,8 @@ def read_onnx(source: Any, shapes: Shapes | None = None, outputs: Sequence[str] 
     fixed: dict[str, int] = {}
     while True:
         try:
-            return _read(proto, shapes or {}, outputs, fixed)
+            with from_source(""):
+                return _read(proto, shapes or {}, outputs, fixed)
         except FixedSize as e:
             if e.name in fixed:
                 raise ConvertError(f"size {e.name} is {fixed[e.name]} and {e.size}") from None
@@ -174,7 +176,8 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
         attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
         inputs = [env.find(name) for name in node.input]
         reader.results = len(node.output)
-        out = RULES[operator_of(node, DOMAINS)](reader, attrs, *inputs)
+        with from_source(node.name or where):
+            out = RULES[operator_of(node, DOMAINS)](reader, attrs, *inputs)
     except ConvertError as e:
         raise type(e)(f"{where}: {e}") from None
     except RULE_ERRORS as e:

@@ -31,7 +31,7 @@ from converter.tflite.rules.elementwise import plain_type
 from converter.tflite.rules.elementwise_int8 import flipped
 from ir.dtype import DType
 from ir.graph import Array, Graph, Model, Value
-from ir.op import OPS
+from ir.op import OPS, from_source
 from ir.symbol import symbol
 from lite_runtime.files import read_file
 
@@ -67,12 +67,13 @@ def read_tflite(source: Any, shapes: Shapes | None = None, outputs: Sequence[str
     _refuse_unknown(_cut(file, entries["infer"], outputs), [s.subgraph for s in entries.values()])
     main = file.subgraphs[entries["infer"].subgraph]
     is_free = any(-1 in main.tensors[i].signature for i in main.inputs)
-    try:
-        return _read(file, entries, shapes or {}, outputs, is_free)
-    except ConvertError:
-        if not is_free:
-            raise
-        return _read(file, entries, shapes or {}, outputs, False)
+    with from_source(""):
+        try:
+            return _read(file, entries, shapes or {}, outputs, is_free)
+        except ConvertError:
+            if not is_free:
+                raise
+            return _read(file, entries, shapes or {}, outputs, False)
 
 
 def entries_of(file: TfliteFile) -> dict[str, Signature]:
@@ -332,7 +333,8 @@ class FileReader(Reader):
         source = outs[0].name if outs else ""
         where = f"operator {i} {op.name} {source!r}"
         try:
-            results = apply_rule(self, call, [self.item(graph, env, t) for t in op.inputs])
+            with from_source(source or where):
+                results = apply_rule(self, call, [self.item(graph, env, t) for t in op.inputs])
         except ConvertError as e:
             raise type(e)(f"{where}: {e}") from None
         except RULE_ERRORS as e:

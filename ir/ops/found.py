@@ -24,10 +24,11 @@ from ir.symbol import minimum
     samples=[
         case(exactly([[0, 2, 0], [1.5, 0, -1]])),
         case(exactly([0, 1, 1, 0], DType.i32)),
+        case(exactly([2**32, 0, -(2**63)], DType.i64)),
         case(exactly([[True], [False]], DType.bool)),
         case(floats()),
     ],
-    kernels=("f32", "i32", "boolean"),
+    kernels=("f32", "i32", "i64", "boolean"),
     grad=NO_GRAD,
 )
 def nonzero(x):
@@ -55,10 +56,11 @@ def _unique_shape(x, *, in_order):
     samples=[
         case(exactly([[2], [1], [1], [3], [2]])),
         case(exactly([[2, 0], [1, 5], [2, 0], [1, 4]], DType.i32), in_order=True),
+        case(exactly([[2**32], [0], [-(2**40)], [2**32]], DType.i64)),
         case(exactly([[np.nan], [1], [np.nan]])),
         case(ints(0, 2)),
     ],
-    kernels=("f32", "i32"),
+    kernels=("f32", "i32", "i64"),
     grad=NO_GRAD,
 )
 def unique_rows(x, *, in_order=False):

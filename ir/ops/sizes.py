@@ -121,8 +121,9 @@ def reshape_sizes(n, *, old=(), allow_zero=False):
 
 
 def _range_dtype(start, limit, delta):
-    if {start, limit, delta} not in ({DType.i32}, {DType.f32}):
-        raise DTypeError(f"range_size: bounds of {[start, limit, delta]}; want all i32 or all f32")
+    if {start, limit, delta} not in ({DType.i32}, {DType.i64}, {DType.f32}):
+        given = [start, limit, delta]
+        raise DTypeError(f"range_size: bounds of {given}; want all i32, all i64 or all f32")
     return DType.i32
 
 
@@ -134,16 +135,23 @@ def _range_dtype(start, limit, delta):
         case(*(exactly(v, DType.i32) for v in (2, 11, 3))),
         case(*(exactly(v, DType.i32) for v in (2, -9, -3))),
         case(*(exactly(v, DType.i32) for v in (5, 2, 1))),
+        case(*(exactly(v, DType.i64) for v in (2**62, -(2**62), -(2**60) - 1))),
         case(*(exactly(v) for v in (1.0, 5.5, 0.5))),
     ],
-    kernels=("i32", "f32"),
+    kernels=("i32", "i64", "f32"),
     grad=NO_GRAD,
 )
 def range_size(start, limit, delta):
     """y = how many numbers start, start + delta, … there are before the limit     y: int32[1]"""
     if not delta:
         raise ShapeError("range_size: steps of 0")
-    return np.array([max(np.ceil((limit - start) / np.float64(delta)), 0)], np.int32)
+    if start.dtype.kind == "f":
+        n = np.ceil((np.float64(limit) - start) / np.float64(delta))
+    else:
+        n = len(range(int(start), int(limit), int(delta)))
+    if not n < 2**31:
+        raise ShapeError(f"range_size: {n} numbers; want fewer than 2**31")
+    return np.array([max(n, 0)], np.int32)
 
 
 def _slice_bounds_shape(starts, ends, axes=None, steps=None, *, of):

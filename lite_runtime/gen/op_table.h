@@ -208,6 +208,7 @@ enum class Element : int32_t {
   i64,
   boolean,
   f64,
+  i16,
 };
 enum class PadMode : int32_t {
   constant,
@@ -1133,6 +1134,7 @@ struct formula_attrs {
   X(iota, any) \
   X(reshape_sizes, i32) \
   X(range_size, i32) \
+  X(range_size, i64) \
   X(range_size, f32) \
   X(slice_bounds, i32) \
   X(slice_at, any) \
@@ -1140,6 +1142,7 @@ struct formula_attrs {
   X(put_row, any) \
   X(nonzero, f32) \
   X(nonzero, i32) \
+  X(nonzero, i64) \
   X(nonzero, boolean) \
   X(matmul, f32) \
   X(matmul, i32) \
@@ -1214,6 +1217,7 @@ struct formula_attrs {
   X(sum_to, f32) \
   X(unique_rows, f32) \
   X(unique_rows, i32) \
+  X(unique_rows, i64) \
   X(non_max_suppression, f32) \
   X(same_shape, any) \
   X(linear_recurrence, f32) \
@@ -1300,13 +1304,13 @@ struct formula_attrs {
   {"pad_dx", 98, 1, 1, 1, 0, false, "IIc", {3}}, \
   {"gather", 99, 2, 2, 1, 0, false, "i", {0}}, \
   {"scatter_add", 100, 2, 2, 1, 0, false, "ii", {0}}, \
-  {"cast", 101, 1, 1, 1, 0, false, "c", {8}}, \
+  {"cast", 101, 1, 1, 1, 0, false, "c", {9}}, \
   {"one_hot", 102, 1, 1, 1, 0, false, "iff", {0}}, \
   {"gather_elements", 103, 2, 2, 1, 0, false, "i", {0}}, \
   {"scatter_elements", 104, 3, 3, 1, 0, false, "ic", {5}}, \
   {"gather_nd", 105, 2, 2, 1, 0, false, "i", {0}}, \
   {"scatter_nd", 106, 3, 3, 1, 0, false, "ic", {5}}, \
-  {"bitcast", 107, 1, 1, 1, 0, false, "c", {8}}, \
+  {"bitcast", 107, 1, 1, 1, 0, false, "c", {9}}, \
   {"bind_sizes", 119, 1, 1, 1, 0, false, "I", {0}}, \
   {"after", 120, 1, -1, 1, 0, true, "", {0}}, \
   {"sizes", 121, 0, 0, 1, 0, false, "I", {0}}, \
@@ -1378,7 +1382,7 @@ struct formula_attrs {
   {"call", 312, 0, -1, -1, 0, false, "gb", {0}}, \
   {"empty_tape", 313, 0, 0, 1, 0, false, "", {0}}, \
   {"push", 314, 2, 2, 1, 0, false, "", {0}}, \
-  {"pop", 315, 1, 1, 2, 0, false, "Ic", {8}}, \
+  {"pop", 315, 1, 1, 2, 0, false, "Ic", {9}}, \
   {"fit_shape", 316, 1, 1, 1, 0, true, "I", {0}}, \
   {"stretch_to", 317, 1, 1, 1, 0, false, "I", {0}}, \
   {"sum_to", 318, 1, 1, 1, 0, false, "I", {0}}, \

@@ -94,6 +94,8 @@ def cast_(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     if dtype.name in ("float16", "float64"):  # computed as float32, but rounded where that is less
         half = compute(cast, x, to=DType.f16) if dtype.itemsize == 2 else x
         return as_type(half, DType.f32)  # type: ignore[no-any-return]
+    if dtype == np.int16:  # computed as int32, but wraps around as it does
+        return cast(cast(as_type(x, DType.i32), to=DType.i16), to=DType.i32)  # type: ignore[no-any-return]
     return as_type(x, DType.of(narrow(np.zeros(0, dtype))))  # type: ignore[no-any-return]
 
 
@@ -107,6 +109,8 @@ def bit_cast(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     import onnx
 
     to = DType.of(np.zeros(0, onnx.helper.tensor_dtype_to_np_dtype(attrs["to"])))
+    if to is DType.i16:
+        raise ConvertError("bits of int16 are not computed with; want another type")
     made = x.node if isinstance(x, Value) else None
     if made is not None and made.op is cast and made.inputs[0].dtype is DType.f64:
         x = made.inputs[0]  # the bits of an input of float64, not of what is computed with

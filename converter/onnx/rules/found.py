@@ -71,8 +71,7 @@ def range_found(reader: Reader, start: Value, limit: Value, delta: Value) -> Val
     if not start.dtype.is_float and None not in parts and parts[2] == 1:
         n = parts[1] - parts[0]  # type: ignore[operator]
     else:
-        narrow = bounds if start.dtype.is_float else map(as_i32, bounds)
-        (n,) = reader.found.sizes(OPS["range_size"](*narrow))
+        (n,) = reader.found.sizes(OPS["range_size"](*bounds))
     steps = iota(n, start.dtype)
     return OPS["add"](OPS["mul"](steps, bounds[2]), bounds[0])  # type: ignore[no-any-return]
 
@@ -86,7 +85,8 @@ def nonzero(reader: Reader, attrs: dict[str, Any], x: Item) -> Item:
 
 def _places(reader: Reader, x: Value) -> Value:
     """Where x is not 0: [count, rank]."""
-    x = x if x.dtype in (DType.f32, DType.i32, DType.bool) else OPS["cast"](x, to="i32")
+    if x.dtype not in (DType.f32, DType.i32, DType.i64, DType.bool):
+        x = OPS["cast"](x, to="i32")
     indices, count = OPS["nonzero"](x)
     return first_rows(reader, indices, count)
 
@@ -116,7 +116,8 @@ def unique(reader: Reader, attrs: dict[str, Any], x: Item) -> list[Item]:
         v = OPS["reshape"](v, shape=(elements(v.shape),))
     rows = OPS["transpose"](v, perm=(axis, *(i for i in range(v.rank) if i != axis)))
     rows = OPS["reshape"](rows, shape=(v.shape[axis], elements(rows.shape[1:])))
-    rows = rows if rows.dtype in (DType.f32, DType.i32) else OPS["cast"](rows, to="i32")
+    if rows.dtype not in (DType.f32, DType.i32, DType.i64):
+        rows = OPS["cast"](rows, to="i32")
     in_order = not attrs.get("sorted", 1)
     first, group, counts, count = OPS["unique_rows"](rows, in_order=in_order)
     first, counts = (first_rows(reader, i, count) for i in (first, counts))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from converter.errors import ConvertError
+from converter.found_sizes import as_i32
 from converter.items import (
     Item,
     as_type,
@@ -106,7 +107,7 @@ def one_hot(_: Reader, attrs: dict[str, Any], x: Item, depth: Item, values: Item
     v = where(less(v, 0), v + as_type(length(count), v.dtype), v)
     if axis == rank - 1 and isinstance(values, np.ndarray) and values.dtype == np.float32:
         off, on = values.ravel().tolist()
-        return OPS["one_hot"](as_type(v, DType.i32), depth=count, on=float(on), off=float(off))
+        return OPS["one_hot"](as_i32(v), depth=count, on=float(on), off=float(off))
     apart = reshape(v, shape=(*v.shape[:axis], 1, *v.shape[axis:]))
     places = as_value(iota(count, v.dtype))
     places = reshape(places, shape=(count, *(1,) * (rank - 1 - axis)))

@@ -43,6 +43,7 @@ Status nonzero(const Call& call) {
 
 KERNEL(nonzero, f32, ref) { return nonzero<float>(call); }
 KERNEL(nonzero, i32, ref) { return nonzero<int32_t>(call); }
+KERNEL(nonzero, i64, ref) { return nonzero<int64_t>(call); }
 KERNEL(nonzero, boolean, ref) { return nonzero<uint8_t>(call); }
 
 CHECK(unique_rows) {
@@ -125,6 +126,7 @@ Status unique_rows(const Call& call) {
 
 KERNEL(unique_rows, f32, ref) { return unique_rows<float>(call); }
 KERNEL(unique_rows, i32, ref) { return unique_rows<int32_t>(call); }
+KERNEL(unique_rows, i64, ref) { return unique_rows<int64_t>(call); }
 
 CHECK(non_max_suppression) {
   if (call.inputs != 5) return false;

@@ -54,7 +54,7 @@ KERNEL(reshape_sizes, i32, ref) {
 
 CHECK(range_size) {
   const DType type = call.inputs == 3 ? call.in[0].dtype : DType::none;
-  if (type != DType::i32 && type != DType::f32) return false;
+  if (type != DType::i32 && type != DType::i64 && type != DType::f32) return false;
   for (int i = 0; i < 3; ++i) {
     if (call.in[i].dtype != type || call.in[i].rank() != 0) return false;
   }
@@ -63,19 +63,35 @@ CHECK(range_size) {
 
 namespace {
 
+// How many steps there are from one number up to another, which is more; exact for all of 64 bits.
+uint64_t steps_up(int64_t from, int64_t to, uint64_t step) {
+  return (static_cast<uint64_t>(to) - static_cast<uint64_t>(from) - 1) / step + 1;
+}
+
 template <typename T, typename Call>
-Status range_size(const Call& call) {
-  const double start = *call.in[0].template as<T>(), limit = *call.in[1].template as<T>();
-  const double n = std::ceil((limit - start) / *call.in[2].template as<T>());
-  if (!(std::fabs(n) <= INT32_MAX)) return Status::kBadArgument;
-  *call.y().i32() = static_cast<int32_t>(std::max(n, 0.0));
+Status integer_range_size(const Call& call) {
+  const int64_t start = *call.in[0].template as<T>(), limit = *call.in[1].template as<T>();
+  const int64_t delta = *call.in[2].template as<T>();
+  if (delta == 0) return Status::kBadArgument;
+  uint64_t n = 0;
+  if (delta > 0 && start < limit) n = steps_up(start, limit, static_cast<uint64_t>(delta));
+  if (delta < 0 && limit < start) n = steps_up(limit, start, 0 - static_cast<uint64_t>(delta));
+  if (n > INT32_MAX) return Status::kBadArgument;
+  *call.y().i32() = static_cast<int32_t>(n);
   return Status::kOk;
 }
 
 }  // namespace
 
-KERNEL(range_size, i32, ref) { return range_size<int32_t>(call); }
-KERNEL(range_size, f32, ref) { return range_size<float>(call); }
+KERNEL(range_size, i32, ref) { return integer_range_size<int32_t>(call); }
+KERNEL(range_size, i64, ref) { return integer_range_size<int64_t>(call); }
+KERNEL(range_size, f32, ref) {
+  const double start = *call.in[0].f32(), limit = *call.in[1].f32();
+  const double n = std::ceil((limit - start) / *call.in[2].f32());
+  if (!(std::fabs(n) <= INT32_MAX)) return Status::kBadArgument;
+  *call.y().i32() = static_cast<int32_t>(std::max(n, 0.0));
+  return Status::kOk;
+}
 
 CHECK(slice_bounds) {
   if (!has_inputs(call, 2, 4, DType::i32, 3) || call.in[0].rank() != 1) return false;
