@@ -253,7 +253,8 @@ class _Conversion:
         return quantized_graph(graph, self.quantization, *given)
 
     def with_entries(self, entries: Mapping[str, Graph]) -> Model:
-        last = {name: _polished(graph) for name, graph in entries.items()}
+        told = {"infer": self.known}  # whose nodes a report explains
+        last = {name: _polished(graph, told.get(name)) for name, graph in entries.items()}
         known = {n.source for g in self.model.entries.values() for n in g.nodes}
         for node in (n for g in last.values() for n in g.nodes if n.source not in known):
             node.source = ""  # a line of the program that converts is nothing to keep in a file
@@ -356,8 +357,11 @@ class _Conversion:
         return check.compare(self.entry.output_names, want, got, steps, reach)
 
 
-def _polished(graph: Graph) -> Graph:
-    return applied(LAST_PASSES, graph)
+def _polished(graph: Graph, known: Provenance | None = None) -> Graph:
+    """The graph after the last passes; `known` follows its nodes."""
+    for run in LAST_PASSES:
+        graph = run(graph) if known is None else known.after(run.__name__, run, graph)
+    return graph
 
 
 def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Iterator[tuple[str, Graph]]:
