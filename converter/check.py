@@ -100,6 +100,12 @@ def check_data(graph: Graph, data: Arrays, what: str) -> None:
             raise ConvertError(f"{what}: {v.name} holds {array.dtype}, want real numbers")
 
 
+def unchanging(data: Arrays, graph: Graph) -> list[str]:
+    """The inputs whose examples, more than one, are all the same."""
+    arrays = [(v.name or "", data[v.name or ""]) for v in graph.inputs if v.name in data]
+    return [name for name, a in arrays if len(a) > 1 and bool((a == a[:1]).all())]
+
+
 def run_stream(graph: Graph, inputs: Sequence[Arrays]) -> list[list[Array]]:
     """The answers to one input after the other; what the graph writes is there for the next."""
     weights: dict[Weight, Array] = {}

@@ -243,6 +243,7 @@ class _Conversion:
                 f"{', '.join(w.name or '' for w in graph.weights if w.trainable)} train; "
                 "name fewer (--trainable)"
             )
+        self.report.unchanging = check.unchanging(self.asked.calibration or {}, graph)
         self.report.layers, self.report.score = found.layers, found.score
         self.report.unfit, self.report.measured_on = found.unfit, found.measured_on
         self.report.kept_float, self.whys = found.kept_float, found.whys

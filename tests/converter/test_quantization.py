@@ -175,6 +175,14 @@ def test_labels_that_are_none_of_the_classes_are_refused(tmp_path: Path) -> None
             )  # fmt: skip
 
 
+def test_samples_that_never_change_are_told(tmp_path: Path) -> None:
+    source = export(nn.Sequential(nn.Linear(4, 3)).eval(), tmp_path / "m.onnx", (4,))
+    varied = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
+    for x, told in ((varied, False), (np.ones_like(varied), True)):
+        report = convert(source, tmp_path / "m.ms", quantize="int8", calibration={"x": x})
+        assert ("warning: calibration: x is the same in every example" in str(report)) == told
+
+
 def test_complex_samples_are_refused(tmp_path: Path) -> None:
     source = export(nn.Sequential(nn.Linear(4, 3)).eval(), tmp_path / "m.onnx", (4,))
     data = {"x": np.ones((9, 4), np.complex64)}
