@@ -96,8 +96,14 @@ def check_data(graph: Graph, data: Arrays, what: str) -> None:
             )
         if len(array) < (1 if array.ndim > v.rank else _batch(graph)):
             raise ConvertError(f"{what}: {len(array)} examples, the model takes {_batch(graph)}")
-        if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
-            raise ConvertError(f"{what}: {v.name} holds {array.dtype}, want numbers")
+        if array.dtype.kind not in "biuf":
+            raise ConvertError(f"{what}: {v.name} holds {array.dtype}, want real numbers")
+
+
+def unchanging(data: Arrays, graph: Graph) -> list[str]:
+    """The inputs whose examples, more than one, are all the same."""
+    arrays = [(v.name or "", data[v.name or ""]) for v in graph.inputs if v.name in data]
+    return [name for name, a in arrays if len(a) > 1 and bool((a == a[:1]).all())]
 
 
 def run_stream(graph: Graph, inputs: Sequence[Arrays]) -> list[list[Array]]:

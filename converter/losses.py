@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +110,10 @@ def loss_from_text(text: str) -> tuple[LossKind, Loss]:
         have = ", ".join(kind.settings) or "none"
         raise ConvertError(f"loss {text!r}: no setting {sorted(unknown)}; has {have}")
     try:
-        made: Any = kind.make(**{k: float(v) for k, v in settings.items()})
+        numbers = {k: float(v) for k, v in settings.items()}
+        if odd := [v for v in numbers.values() if not math.isfinite(v)]:
+            raise ValueError(f"{odd[0]} is not a finite number")
+        made: Any = kind.make(**numbers)
     except ValueError as e:
         raise ConvertError(f"loss {text!r}: {e}") from None
     return kind, lambda y, target: made(kind.of(y), target)

@@ -244,6 +244,7 @@ class _Conversion:
                 f"{', '.join(w.name or '' for w in graph.weights if w.trainable)} train; "
                 "name fewer (--trainable)"
             )
+        self.report.unchanging = check.unchanging(self.asked.calibration or {}, graph)
         self.report.layers, self.report.score = found.layers, found.score
         self.report.unfit, self.report.measured_on = found.unfit, found.measured_on
         self.report.kept_float, self.whys = found.kept_float, found.whys
@@ -254,7 +255,8 @@ class _Conversion:
         return quantized_graph(graph, self.quantization, *given)
 
     def with_entries(self, entries: Mapping[str, Graph]) -> Model:
-        last = {name: _polished(graph) for name, graph in entries.items()}
+        told = {"infer": self.known}  # whose nodes a report explains
+        last = {name: _polished(graph, told.get(name)) for name, graph in entries.items()}
         known = {n.source for g in walk(self.model.entries.values()) for n in g.nodes}
         for node in (n for g in walk(last.values()) for n in g.nodes if n.source not in known):
             node.source = ""  # a line of the program that converts is nothing to keep in a file
@@ -357,8 +359,11 @@ class _Conversion:
         return check.compare(self.entry.output_names, want, got, steps, reach)
 
 
-def _polished(graph: Graph) -> Graph:
-    return applied(LAST_PASSES, graph)
+def _polished(graph: Graph, known: Provenance | None = None) -> Graph:
+    """The graph after the last passes; `known` follows its nodes."""
+    for run in LAST_PASSES:
+        graph = run(graph) if known is None else known.after(run.__name__, run, graph)
+    return graph
 
 
 def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Iterator[tuple[str, Graph]]:

@@ -52,6 +52,7 @@ class Report:
     # of every node that quantizing changed: source, op, sqnr_db, added
     layers: list[dict[str, Any]] = field(default_factory=list)
     measured_on: str = ""  # the examples that `layers` tell of
+    unchanging: list[str] = field(default_factory=list)  # inputs that calibration never varies
     unfit: dict[str, str] = field(default_factory=dict)  # nodes that integers cannot do, and why
     kept_float: list[str] = field(default_factory=list)  # nodes, for the sake of `score`
     # with max_drop: metric, float, quantized, max_drop, tried, on
@@ -140,6 +141,10 @@ class Report:
                 f"{s['quantized']:.4f} quantized (at most {s['max_drop']:g} less was wanted; "
                 f"{s['tried']} tried); stays float32: {kept}"
             )
+        lines += [
+            f"warning: calibration: {name} is the same in every example, so ranges are of it alone"
+            for name in self.unchanging
+        ]
         lines += [f"stays float32: {node}: {why}" for node, why in self.unfit.items()]
         worst = sorted(self.layers, key=lambda row: row["sqnr_db"])[:3]
         texts = [f"{row['source'] or row['op']} {row['sqnr_db']:.0f} dB" for row in worst]

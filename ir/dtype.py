@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 
 
+class ElementError(TypeError):
+    """Elements of a type that models do not have."""
+
+
 class DType(Enum):
     """An element type. The value is its code in model files: never changed, never reused."""
 
@@ -37,11 +41,11 @@ class DType(Enum):
 
     @staticmethod
     def of(array: np.ndarray) -> DType:
-        """The type of `array`'s elements. Raises TypeError for a type that models do not have."""
+        """The type of `array`'s elements. Raises ElementError for one that models do not have."""
         for dtype, twin in _NUMPY.items():
             if twin == array.dtype:
                 return dtype
-        raise TypeError(
+        raise ElementError(
             f"array of {array.dtype}: want one of {', '.join(d.numpy.name for d in DType)}"
         )
 

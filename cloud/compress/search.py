@@ -72,13 +72,16 @@ def _spared(kept: Kept, build: Build, score: Score, least: float) -> Kept:
 def accuracy(answers: Array, labels: Array) -> float:
     """The share of rows [n, classes] whose largest number is at the label [n].
 
-    Raises ShapeError where the two do not fit.
+    Raises ShapeError where the two do not fit, and for labels that are none of the classes.
     """
     if answers.ndim < 2 or answers.shape[-1] < 2 or labels.shape != answers.shape[:-1]:
         raise ShapeError(
             f"labels {list(labels.shape)} beside answers {list(answers.shape)}; want [n] and "
             "[n,classes]"
         )
+    classes = answers.shape[-1]
+    if (odd := labels[~np.isin(labels, np.arange(classes))]).size:
+        raise ShapeError(f"label {odd[0]}: want one of the {classes} classes, 0 to {classes - 1}")
     return float(np.mean(np.argmax(answers, axis=-1) == labels))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -212,4 +213,8 @@ def from_text(text: str) -> Optimizer:
 
 def _number(text: str) -> float | bool:
     booleans = {"true": True, "false": False}
-    return booleans[text.lower()] if text.lower() in booleans else float(text)
+    if text.lower() in booleans:
+        return booleans[text.lower()]
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return value

@@ -104,7 +104,9 @@ def _tensor(
 ) -> Value:
     ours = _dtype(onnx, kind.elem_type)
     if ours is None:
-        raise ConvertError(f"input {name!r}: elements of type {kind.elem_type}")
+        types = {n: t.lower() for t, n in onnx.TensorProto.DataType.items()}
+        odd = types.get(kind.elem_type, f"type {kind.elem_type}")
+        raise ConvertError(f"input {name!r}: elements of {odd}; no model file holds these")
     if given is not None:
         dims = list(given)
     else:

@@ -30,6 +30,7 @@ from converter.onnx.functions import all_nodes, graphs_of, written_out
 from converter.onnx.rules import RULES, Names, Reader
 from converter.onnx.rules.common import READING
 from converter.onnx.unsupported import Problems, operator_of
+from ir.dtype import ElementError
 from ir.graph import Graph, Model, Weight
 from ir.op import from_source
 from ir.symbol import symbols
@@ -180,6 +181,8 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
             out = RULES[operator_of(node, DOMAINS)](reader, attrs, *inputs)
     except ConvertError as e:
         raise type(e)(f"{where}: {e}") from None
+    except ElementError as e:
+        raise ConvertError(f"{where}: {e}") from None
     except RULE_ERRORS as e:
         reason = " ".join(str(e).split())
         raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e

@@ -25,7 +25,8 @@ def find_activation(graph: Graph) -> Graph:
             return None
         number, factors = _product(node.op.name, inputs)
         for pattern in (_hard_sigmoid, _silu, _hard_swish, _gelu):
-            if (y := pattern(number, factors)) is not None:
+            y = pattern(number, factors)
+            if y is not None and y.shape == node.results[0].shape:  # [1] as a number adds an axis
                 return y
         return None
 

@@ -85,7 +85,7 @@ def test_real_inputs_are_taken_in_the_batches_of_the_model() -> None:
 
 
 def test_data_of_another_kind_is_refused() -> None:
-    with pytest.raises(ConvertError, match="x holds <U1, want numbers"):
+    with pytest.raises(ConvertError, match="x holds <U1, want real numbers"):
         sample_inputs(graph_of(1, 2), 1, {"x": np.array([["a", "b"]])})
 
 

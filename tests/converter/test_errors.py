@@ -111,7 +111,18 @@ def test_nan_weights_are_refused_with_their_place(tmp_path: Path) -> None:
             "a constant of 1099511627776 elements",
         ),
         (one("Expand", (1,), {"s": ints(2**31 - 1)}), "want at most"),
-        (model([("Relu", ["x"], ["y"], {})], {"x": (2,)}, ["y"], input_type=8), "elements of type"),
+        (
+            model([("Relu", ["x"], ["y"], {})], {"x": (2,)}, ["y"], input_type=8),
+            "elements of string",
+        ),
+        (
+            model([("Abs", ["x"], ["y"], {})], {"x": (2,)}, ["y"], input_type=4),
+            "elements of uint16",
+        ),
+        (
+            one("QuantizeLinear", (2,), {"s": np.float32(1), "z": np.uint16(0)}, opset=21),
+            "node 0 QuantizeLinear '': array of uint16: want one of ",
+        ),
     ],
 )
 def test_what_a_rule_cannot_do_is_said_with_its_node(

@@ -82,3 +82,17 @@ def test_the_command_lists_every_place_that_does_not_go(
     captured = capsys.readouterr()
     assert captured.out.startswith("Mystery node 0: no such operator; ")
     assert captured.err.count("\n") == 1
+
+
+def test_what_the_last_passes_take_in_is_told(tmp_path: Path) -> None:
+    nodes = [
+        ("MatMul", ["x", "w"], ["h"], {"name": "fc"}),
+        ("Add", ["h", "x"], ["s"], {"name": "sum"}),
+        ("Relu", ["s"], ["y"], {"name": "relu"}),
+    ]
+    source = model(nodes, {"x": (2, 4)}, ["y"], {"w": floats(4, 4)})
+    report = convert(source, tmp_path / "m.ms", explain=True)
+    (row,) = report.explain
+    assert row["op"] == "linear_add"
+    want = {"fc", "sum (fuse_residual)", "relu (fuse_trained_activation)"}
+    assert {*row["from"]} == want

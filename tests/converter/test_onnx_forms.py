@@ -277,3 +277,45 @@ def test_a_quantizer_to_int16_saturates_where_that_does(tmp_path: Path) -> None:
     known = {"scale": np.array(0.5, np.float32), "zero": np.array(0, np.int16)}
     source = typed("QuantizeLinear", {"x": x}, TensorProto.INT16, opset=21, known=known)
     assert run(source, {"x": x}, tmp_path).tolist() == [[-6, 16, 2**15 - 1, -(2**15)]]
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("rows", [5, "rows"])
+def test_aligned_corners_are_those_of_the_rounded_size(
+    mode: str, rows: int | str, tmp_path: Path
+) -> None:
+    attrs = {"mode": mode, "coordinate_transformation_mode": "align_corners"}
+    scales = np.float32([1, 1, 1.75, 0.7])
+    source = model(
+        [("Resize", ["x", "", "s"], ["y"], attrs)], {"x": (1, 2, rows, 7)}, ["y"], {"s": scales}
+    )
+    report = convert(source, tmp_path / "m.ms")
+    assert report.reference == "ONNX Runtime"
+    assert report.agrees
+
+
+def test_pads_that_wrap_leave_free_axes_without_them(tmp_path: Path) -> None:
+    source = model(
+        [("Pad", ["x", "p"], ["y"], {"mode": "wrap"})], {"x": ("batch", 4)}, ["y"],
+        {"p": ints(0, 2, 0, 1)}, opset=19,
+    )  # fmt: skip
+    convert(source, tmp_path / "m.ms")
+    x = floats(3, 4)
+    (y,) = lite.load(tmp_path / "m.ms").run({"x": x}, entry="infer").values()
+    np.testing.assert_array_equal(y, np.pad(x, ((0, 0), (2, 1)), mode="wrap"))
+
+
+def test_constants_of_one_element_keep_the_axis_that_they_add(tmp_path: Path) -> None:
+    nodes = [
+        ("Add", ["x", "three"], ["a"], {}),
+        ("Clip", ["a", "low", "high"], ["c"], {}),
+        ("Mul", ["x", "c"], ["p"], {}),
+        ("Div", ["p", "six"], ["y"], {}),
+    ]
+    arrays = {
+        "three": np.float32([3]), "six": np.float32([6]), "low": np.array(0, np.float32),
+        "high": np.array(6, np.float32),
+    }  # fmt: skip
+    convert(model(nodes, {"x": ()}, ["y"], arrays), tmp_path / "m.ms")
+    (y,) = lite.load(tmp_path / "m.ms").run({"x": np.float32(1)}, entry="infer").values()
+    np.testing.assert_allclose(y, [4 / 6], rtol=1e-6)

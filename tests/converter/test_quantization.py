@@ -164,6 +164,32 @@ def test_labels_of_another_shape_are_refused(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
 
 
+def test_labels_that_are_none_of_the_classes_are_refused(tmp_path: Path) -> None:
+    source = export(nn.Sequential(nn.Linear(4, 3)).eval(), tmp_path / "m.onnx", (4,))
+    x = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
+    for odd in (3, -1):
+        with pytest.raises(ConvertError, match=f"label {odd}: want one of the 3 classes, 0 to 2"):
+            convert(
+                source, tmp_path / "m.ms", quantize="int8-weights", max_drop=0.0,
+                check_data={"x": x, "label": np.full(9, odd)},
+            )  # fmt: skip
+
+
+def test_samples_that_never_change_are_told(tmp_path: Path) -> None:
+    source = export(nn.Sequential(nn.Linear(4, 3)).eval(), tmp_path / "m.onnx", (4,))
+    varied = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
+    for x, told in ((varied, False), (np.ones_like(varied), True)):
+        report = convert(source, tmp_path / "m.ms", quantize="int8", calibration={"x": x})
+        assert ("warning: calibration: x is the same in every example" in str(report)) == told
+
+
+def test_complex_samples_are_refused(tmp_path: Path) -> None:
+    source = export(nn.Sequential(nn.Linear(4, 3)).eval(), tmp_path / "m.onnx", (4,))
+    data = {"x": np.ones((9, 4), np.complex64)}
+    with pytest.raises(ConvertError, match="calibration: x holds complex64, want real numbers"):
+        convert(source, tmp_path / "m.ms", quantize="int8", calibration=data)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

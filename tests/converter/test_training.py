@@ -179,6 +179,8 @@ def test_running_statistics_never_train(tmp_path: Path) -> None:
     [
         ({"trainable": ["nothing.*"]}, "no weight that can train matches 'nothing.*'"),
         ({"loss": "perplexity"}, "loss is 'perplexity', want one of"),
+        ({"loss": "huber:delta=inf"}, "inf is not a finite number"),
+        ({"optimizer": "sgd:lr=nan"}, "nan is not a finite number"),
         ({"loss": "huber:width=3"}, r"no setting \['width'\]; has delta"),
         ({"loss": "huber:delta=0"}, "delta 0.0, want above 0"),
         ({"batch_norm": "thawed"}, "batch_norm is 'thawed', want one of frozen, live"),

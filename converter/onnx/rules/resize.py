@@ -205,8 +205,8 @@ def _places(
         case "pytorch_half_pixel":
             return compute(where, compute(greater, new, one), centred, compute(mul, x, one * 0))
         case "align_corners":
-            steps = compute(sub, compute(mul, scale, own), one)  # the size before it is rounded
-            steps = compute(where, compute(greater, new, one), steps, one)
+            # of the rounded size, as ONNX Runtime and PyTorch have it
+            steps = compute(where, compute(greater, new, one), compute(sub, new, one), one)
             return compute(div, compute(mul, x, compute(sub, own, one)), steps)
         case "asymmetric":
             return compute(div, x, scale)

@@ -284,10 +284,12 @@ def _cut(x: Item, before: list[Dim], after: list[Dim]) -> tuple[Item, list[Dim],
 
 def _wrapped(x: Value, before: list[Dim], after: list[Dim]) -> Value:
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
+        if a == b == 0:
+            continue
         (n,) = static((x.shape[axis],), "wrap")
         at = as_value(iota(b + n + a))
         at = OPS["mod"](at - length(b), Constant(np.int32(n)))
-        x = x if a == b == 0 else OPS["gather"](x, at, axis=axis)
+        x = OPS["gather"](x, at, axis=axis)
     return x
 
 

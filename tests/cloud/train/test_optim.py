@@ -182,6 +182,8 @@ def test_sgd_with_momentum_in_text_is_momentum() -> None:
         ("sgd:lr=fast", "could not convert"),
         ("sgd:lr=0.1,speed=3", "speed"),
         ("sgd:lr=-1", "want at least 0"),
+        ("sgd:lr=nan", "nan is not a finite number"),
+        ("adam:lr=0.1,epsilon=inf", "inf is not a finite number"),
     ],
 )
 def test_a_text_that_is_no_optimiser_says_why(text: str, why: str) -> None:
