@@ -58,9 +58,7 @@ def test_an_update_is_spent_whatever_the_plan_says(tmp_path, monkeypatch):
     plan, said, stop = TaskSettings.plan, [], threading.Event()
 
     def fail(turn, live, total, now):
-        monkeypatch.setattr(
-            TaskSettings, "plan", lambda *begun: replace(plan(*begun), kept=0.75)
-        )
+        monkeypatch.setattr(TaskSettings, "plan", lambda *begun: replace(plan(*begun), kept=0.75))
         turn.fail(errors.RoundFailed("a lie"))
 
     def tell(text):
