@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pickle
 import signal
@@ -30,6 +31,7 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
     if child == 0:
         status = 1
         try:
+            gc.freeze()  # what the parent has thrown away may wait for threads that are not here
             os.close(reads)
             _end_with(parent, libc)
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it inside of native code too

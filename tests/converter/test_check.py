@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -111,6 +112,30 @@ def test_onnx_runtime_and_the_evaluator_of_onnx_agree(exported: Exported) -> Non
 def test_a_source_that_ends_its_runtime_is_an_error_of_one_line() -> None:
     with pytest.raises(ConvertError, match="the source model ends ONNX Runtime by signal 9"):
         in_a_child("ONNX Runtime", lambda: os.kill(os.getpid(), signal.SIGKILL), 60)
+
+
+def test_the_child_leaves_alone_what_its_parent_has_thrown_away() -> None:
+    parent, ended = os.getpid(), []
+
+    class Thrown:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            ended.append(os.getpid() != parent)
+
+    def work() -> list[bool]:
+        gc.collect()
+        return ended
+
+    gc.disable()
+    try:
+        Thrown()
+        assert in_a_child("ONNX Runtime", work, 60) == []
+    finally:
+        gc.enable()
+    gc.collect()
+    assert ended == [False]
 
 
 INTERRUPTED = """
