@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -124,6 +125,7 @@ def _work(
     pipe: Connection, stage: Stage, run: Run, start: int, parent: int, held: tuple[Connection, ...]
 ) -> None:
     """The life of a process: an index in, an item out; until the pipe or the parent is gone."""
+    gc.freeze()  # what the parent has thrown away may wait for threads that are not here
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whatever the parent does at it
     for other in held:  # copies of the parent's ends, which would keep the pipes open
         other.close()
