@@ -93,14 +93,20 @@ class Fleet:
         ]
 
     def run(self) -> list[list[Report]]:
-        """Let all take part until the server has no more work."""
+        """Let all take part until the server has no more work, for four minutes at the most."""
+        late = threading.Timer(240, self.stop.set)
+        late.daemon = True
+        late.start()
 
         def take_part(device: Device) -> list[Report]:
             with device:
                 return list(device.run(until_idle=True))
 
-        with ThreadPoolExecutor(len(self.devices)) as pool:
-            return list(pool.map(take_part, self.devices))
+        try:
+            with ThreadPoolExecutor(len(self.devices)) as pool:
+                return list(pool.map(take_part, self.devices))
+        finally:
+            late.cancel()
 
     def encoded(self, i: int, params, session: bytes, round_index: int = 0) -> np.ndarray:
         """What device i must have encoded in a round: its rounding seed is its last draw there."""

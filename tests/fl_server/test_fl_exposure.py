@@ -50,7 +50,7 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         self.requests: list[tuple[int, httpx.Request]] = []
         with serving(folder) as server, server.operator() as operator:
-            settings = task_settings(6, vector_s=1.5, min_cohort=6)
+            settings = task_settings(6, vector_s=4, min_cohort=6)
             operator.create_task("watched", MODEL, START, **settings)
             self.fleet = fleet_of(server, folder, 6, stop_after={5: Stage.SHARE})
             for i, device in enumerate(self.fleet.devices):

@@ -53,7 +53,7 @@ def expected_weights(
 def test_the_new_weights_are_plain_federated_averaging_bit_for_bit_with_drop_outs(tmp_path):
     vanish = {0: Stage.ADVERTISE, 1: Stage.SHARE, 2: Stage.VECTOR}
     with serving(tmp_path) as server, server.operator() as operator:
-        settings = task_settings(12, share_s=1.5, vector_s=1.5)
+        settings = task_settings(12, share_s=5, vector_s=5)
         operator.create_task("sum", MODEL, START, **settings)
         fleet = fleet_of(server, tmp_path, 12, stop_after=vanish)
         reports = fleet.run()
@@ -78,7 +78,7 @@ def test_the_new_weights_are_plain_federated_averaging_bit_for_bit_with_drop_out
 
 def test_a_cohort_in_shards_gives_the_average_over_all_of_them(tmp_path):
     with serving(tmp_path) as server, server.operator() as operator:
-        settings = task_settings(10, shard_size=5, share_s=1.5, vector_s=1.5)
+        settings = task_settings(10, shard_size=5, share_s=6, vector_s=6)
         operator.create_task("shards", MODEL, START, **settings)
         fleet = fleet_of(server, tmp_path, 10, stop_after={3: Stage.SHARE})
         reports = fleet.run()
