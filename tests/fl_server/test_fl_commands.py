@@ -87,7 +87,7 @@ def test_a_wrong_setting_of_a_task_is_refused_with_the_settings_there_are(tmp_pa
         assert serve([*task, "--set", "foo=1"]) == 1
         assert capsys.readouterr().err.startswith("ms-serve task: no setting 'foo'; there are name")
         assert serve([*task, "--set", "clip_norm=-1"]) == 1
-        message = "setting clip_norm is -1, want greater than 0"
+        message = "setting clip_norm is -1, want greater than or equal to 0.000000000001"
         assert capsys.readouterr().err == f"ms-serve task: {message}\n"
 
 
