@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import pickle
 import signal
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from converter.errors import ConvertError, SourceTimeout
+from ir.fork import begin_copy, forking
 
 PR_SET_PDEATHSIG = 1
 
@@ -25,13 +24,13 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
     """
     reads, writes = os.pipe()
     parent, libc = os.getpid(), ctypes.CDLL(None) if sys.platform == "linux" else None
-    with warnings.catch_warnings():  # the child uses nothing that threads of this process hold
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with forking():
         child = os.fork()
+        if child == 0:
+            begin_copy()
     if child == 0:
         status = 1
         try:
-            gc.freeze()  # what the parent has thrown away may wait for threads that are not here
             os.close(reads)
             _end_with(parent, libc)
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it inside of native code too

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
 from cloud.data.stages import DataError, Item, Run, Stage
+from ir.fork import begin_copy, forking
 
 AHEAD = 2  # tasks that a worker has at once: it starts the next while the last is being taken
 ORPHAN_CHECK_S = 1.0
@@ -57,7 +56,7 @@ class _Crew:
                 process = context.Process(
                     target=_work, args=(theirs, stage, run, start, os.getpid(), held), daemon=True
                 )
-                with _quietly(), _without_interrupts():
+                with forking(), _without_interrupts():
                     process.start()
                 self.processes.append(process)
                 theirs.close()
@@ -125,7 +124,7 @@ def _work(
     pipe: Connection, stage: Stage, run: Run, start: int, parent: int, held: tuple[Connection, ...]
 ) -> None:
     """The life of a process: an index in, an item out; until the pipe or the parent is gone."""
-    gc.freeze()  # what the parent has thrown away may wait for threads that are not here
+    begin_copy()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whatever the parent does at it
     for other in held:  # copies of the parent's ends, which would keep the pipes open
         other.close()
@@ -164,12 +163,3 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Newer Pythons warn of copies of a process with threads; ours run numpy and the user's own
-    functions alone, and touch nothing that other threads held."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield

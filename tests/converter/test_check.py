@@ -138,6 +138,19 @@ def test_the_child_leaves_alone_what_its_parent_has_thrown_away() -> None:
     assert ended == [False]
 
 
+def test_nothing_is_collected_while_a_child_begins() -> None:
+    collects: list[bool] | None = []
+
+    def look() -> None:
+        if collects is not None:
+            collects.append(gc.isenabled())
+
+    os.register_at_fork(after_in_child=look)
+    assert in_a_child("ONNX Runtime", lambda: (collects, gc.isenabled()), 60) == ([False], True)
+    assert gc.isenabled()
+    collects = None
+
+
 INTERRUPTED = """
 import os, signal, time
 from converter.child import in_a_child
