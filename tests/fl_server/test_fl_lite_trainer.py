@@ -84,18 +84,23 @@ def test_an_evaluation_of_a_real_model_tells_the_accuracy_on_all_devices(model):
     np.testing.assert_array_equal(result.weights, weights)
 
 
+def stepped(model, weights, data, rate, beside):
+    """The weights after two epochs of plain SGD on the gradient and what stands beside it."""
+    session, rng, now = lite.load(model), np.random.default_rng([3, 0]), weights
+    for order in (rng.permutation(48), rng.permutation(48)):
+        for rows in order.reshape(3, 16):
+            assign(session, now)
+            batch = {name: array[rows] for name, array in data.items()}
+            session.run({**batch, "lr": np.float32(rate)}, entry="train")
+            gradient = (now - flatten(session)) / rate  # of the loss alone
+            now = now - rate * (gradient + beside(now))
+    return now
+
+
 def test_the_proximal_term_is_the_gradient_step_of_fedprox(model):
     weights, data, mu, rate = initial_weights(model), examples(0, 48), 0.5, 0.3
     found = LiteTrainer(data, epochs=2, seed=3, proximal=mu).train(weights, model).delta
-    session, rng = lite.load(model), np.random.default_rng([3, 0])
-    want = weights
-    for order in (rng.permutation(48), rng.permutation(48)):
-        for rows in order.reshape(3, 16):
-            assign(session, want)
-            batch = {name: array[rows] for name, array in data.items()}
-            session.run({**batch, "lr": np.float32(rate)}, entry="train")
-            gradient = (want - flatten(session)) / rate  # of the loss alone: plain SGD
-            want = want - rate * (gradient + mu * (want - weights))
+    want = stepped(model, weights, data, rate, lambda now: mu * (now - weights))
     np.testing.assert_allclose(found, want - weights, atol=2e-6)
     plain = LiteTrainer(data, epochs=2, seed=3).train(weights, model).delta
     assert np.linalg.norm(found) < 0.95 * np.linalg.norm(plain)
@@ -105,15 +110,7 @@ def test_a_correction_is_the_gradient_step_of_scaffold(model):
     weights, data, rate = initial_weights(model), examples(0, 48), 0.3
     correction = np.random.default_rng(1).normal(scale=0.1, size=weights.size).astype(np.float32)
     found = LiteTrainer(data, epochs=2, seed=3).follow(weights, model, Work(correction))
-    session, rng = lite.load(model), np.random.default_rng([3, 0])
-    want = weights
-    for order in (rng.permutation(48), rng.permutation(48)):
-        for rows in order.reshape(3, 16):
-            assign(session, want)
-            batch = {name: array[rows] for name, array in data.items()}
-            session.run({**batch, "lr": np.float32(rate)}, entry="train")
-            gradient = (want - flatten(session)) / rate
-            want = want - rate * (gradient + correction)
+    want = stepped(model, weights, data, rate, lambda _: correction)
     np.testing.assert_allclose(found.update.delta, want - weights, atol=2e-6)
     assert found.travel == pytest.approx(6 * rate)
     plain = LiteTrainer(data, epochs=2, seed=3).train(weights, model).delta
