@@ -72,6 +72,17 @@ def batches(
 Source = ArrayDataset | Pipeline
 
 
+def check_source(what: str, data: Any) -> None:
+    """Raises TypeError for what gives no batches, ValueError for a data set without rows."""
+    if not isinstance(data, ArrayDataset | Pipeline):
+        raise TypeError(
+            f"{what} is {type(data).__name__}; want an ArrayDataset, as of "
+            "ArrayDataset(image=x, label=y), or a Pipeline of batches"
+        )
+    if isinstance(data, ArrayDataset) and not len(data):
+        raise ValueError(f"{what} has 0 examples, want at least 1")
+
+
 def epoch_of(
     data: Source,
     batch_size: int,
@@ -93,6 +104,7 @@ def epoch_of(
 
 def in_order(data: Source, batch_size: int) -> Iterator[Batch]:
     """All batches once, for evaluation: the rows of a data set in order, a pipeline's epoch 0."""
+    check_source("the data", data)
     if isinstance(data, Pipeline):
         return map(_model_batch, data.epoch(0))
     return batches(data, batch_size)
@@ -107,6 +119,7 @@ def count_of(data: Source, batch_size: int) -> int | None:
 
 def columns_of(data: Source) -> Batch:
     """Columns by name, of any number of rows: what tells shapes and types."""
+    check_source("the data", data)
     if isinstance(data, ArrayDataset):
         return data.columns
     first = next(iter(data.epoch(0, workers=0)), None)

@@ -12,7 +12,7 @@ from cloud.nn.loss import Loss, softmax_cross_entropy
 from cloud.nn.module import Module
 from cloud.train import checkpoint as checkpoints
 from cloud.train.checkpoint import Checkpoint
-from cloud.train.data import ArrayDataset, Augment, Source, check_count, count_of, epoch_of
+from cloud.train.data import Augment, Source, check_count, check_source, count_of, epoch_of
 from cloud.train.engine import engine_for
 from cloud.train.graphs import Metrics, loss_graph
 from cloud.train.optim import Optimizer
@@ -78,9 +78,9 @@ def fit(
     was never stopped. After an interrupt (KeyboardInterrupt) the module holds the weights of the
     last whole step.
     """
-    for name, examples in (("data", data), ("validation", validation)):
-        if isinstance(examples, ArrayDataset) and not len(examples):
-            raise ValueError(f"fit: {name} has 0 examples, want at least 1")
+    check_source("fit: data", data)
+    if validation is not None:
+        check_source("fit: validation", validation)
     check_count("fit: batch size", batch_size)
     check_count("fit: epochs", epochs, least=0)
     trainer = Trainer(

@@ -11,10 +11,13 @@ from cloud import nn
 from cloud.train import (
     SGD,
     ArrayDataset,
+    Trainer,
     add_noise,
     batches,
+    evaluate,
     fit,
     flip_horizontal,
+    predict,
     random_shift,
     schedule,
 )
@@ -64,6 +67,21 @@ def test_training_on_no_examples_is_refused() -> None:
     for examples, validation, name in ((none, some, "data"), (some, none, "validation")):
         with pytest.raises(ValueError, match=f"{name} has 0 examples, want at least 1"):
             fit(net, examples, optimizer=SGD(0.1), epochs=1, validation=validation)
+
+
+@pytest.mark.parametrize("examples", [{"x": np.zeros((2, 2))}, (np.zeros((2, 2)), np.zeros(2))])
+def test_what_gives_no_batches_is_named_before_anything_is_trained(examples: Any) -> None:
+    net = nn.Linear(2, 2, rng=rng())
+    for run in (
+        lambda: fit(net, examples, optimizer=SGD(0.1), epochs=1),
+        lambda: fit(net, data(), optimizer=SGD(0.1), epochs=1, validation=examples),
+        lambda: evaluate(net, examples),
+        lambda: predict(net, examples),
+        lambda: Trainer(net, examples, optimizer=SGD(0.1)),
+        lambda: Trainer(net, data(), optimizer=SGD(0.1)).evaluate(examples),
+    ):
+        with pytest.raises(TypeError, match=f"is {type(examples).__name__}; want an ArrayDataset"):
+            run()
 
 
 def test_batches_without_rng_are_in_order_and_end_with_a_short_one() -> None:
