@@ -10,6 +10,22 @@ import pytest
 from ir.cases import case_file
 from tests.native import aarch64_build, native_build
 
+# Files that wait for builds or for one long program: where several processes share the tests, these
+# begin first, so that no process is left alone with one of them at the end.
+LONG = (
+    "tests/lite_runtime/test_c_api.py",
+    "tests/lite_runtime/test_mutations.py",
+    "tests/lite_runtime/test_wasm.py",
+    "tests/lite_runtime/test_size.py",
+    "tests/test_kernels.py",
+    "tests/test_ops.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {file: at for at, file in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(LONG)))
+
 
 def pytest_configure() -> None:
     """A shell's job in the background has SIGINT ignored, and whatever it starts inherits that: the
