@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from examples.watch.data import WATCH_DATA
 from ir.cases import case_file
+from tests.helpers import fetched
 from tests.native import aarch64_build, native_build
 
 # Files that wait for builds or for one long program: where several processes share the tests, these
@@ -32,6 +34,12 @@ def pytest_configure() -> None:
     tests of interrupted programs would wait for their ends."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def watch_file() -> Path:
+    """The recordings of a wrist watch that the demo learns from."""
+    return fetched(WATCH_DATA)
 
 
 @pytest.fixture(scope="session")
