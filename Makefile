@@ -43,8 +43,10 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 demo: setup
 	$(BIN)/python -m examples.watch
 
-# In WORKERS processes, each file of tests in one of them; WORKERS=0: in this one.
+# In WORKERS processes of one thread for numpy and PyTorch, each file of tests in one of them; WORKERS=0: in pytest's own.
 WORKERS ?= $(shell nproc)
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
 test: setup-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=15
 
