@@ -7,6 +7,12 @@ TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
 PACKAGES := ir cloud converter fl_server lite_runtime
 
+# The library is built in several ways that share most of their objects; with ccache each is compiled once.
+ifneq ($(shell command -v ccache),)
+export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+export CCACHE_DIR ?= $(CURDIR)/build/ccache
+endif
+
 .PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz fuzz-protocol bench lint gen size serve clean
 
 setup: $(VENV)/.ready
@@ -37,8 +43,12 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 demo: setup
 	$(BIN)/python -m examples.watch
 
+# In WORKERS processes of one thread for numpy and PyTorch, each file of tests in one of them; WORKERS=0: in pytest's own.
+WORKERS ?= $(shell nproc)
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
 test: setup-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=15
 
 # What the cloud computes, compiled as graphs and operator by operator.
 test-modes: setup-dev

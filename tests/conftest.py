@@ -7,8 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from examples.watch.data import WATCH_DATA
 from ir.cases import case_file
+from tests.helpers import fetched
 from tests.native import aarch64_build, native_build
+
+# Files that wait for builds or for one long program: where several processes share the tests, these
+# begin first, so that no process is left alone with one of them at the end.
+LONG = (
+    "tests/lite_runtime/test_c_api.py",
+    "tests/lite_runtime/test_mutations.py",
+    "tests/lite_runtime/test_wasm.py",
+    "tests/lite_runtime/test_size.py",
+    "tests/test_kernels.py",
+    "tests/test_ops.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {file: at for at, file in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 def pytest_configure() -> None:
@@ -16,6 +34,12 @@ def pytest_configure() -> None:
     tests of interrupted programs would wait for their ends."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def watch_file() -> Path:
+    """The recordings of a wrist watch that the demo learns from."""
+    return fetched(WATCH_DATA)
 
 
 @pytest.fixture(scope="session")

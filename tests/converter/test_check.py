@@ -158,10 +158,10 @@ from converter.child import in_a_child
 def work():
     os.kill(os.getppid(), signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as deaf as native code is
-    time.sleep(60)
+    time.sleep(600)
 
 try:
-    in_a_child("ONNX Runtime", work, 60)
+    in_a_child("ONNX Runtime", work, 600)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -169,7 +169,7 @@ except KeyboardInterrupt:
 
 def test_an_interrupt_does_not_wait_for_a_source_that_runs() -> None:
     run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert (run.stdout, run.stderr) == ("interrupted\n", "")
 
@@ -180,9 +180,9 @@ from converter.child import in_a_child
 
 def work():
     os.kill(os.getppid(), signal.SIGTERM)
-    time.sleep(60)
+    time.sleep(600)
 
-in_a_child("ONNX Runtime", work, 60)
+in_a_child("ONNX Runtime", work, 600)
 """
 
 
@@ -190,7 +190,7 @@ in_a_child("ONNX Runtime", work, 60)
 def test_a_source_that_runs_ends_with_the_converter() -> None:
     command = [sys.executable, "-c", TERMINATED]
     # The child has the same standard output, which is at its end when both are gone.
-    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=30)
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=120)
     assert run.returncode == -signal.SIGTERM
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 import lite_runtime as lite
 from converter import convert
+from converter.report import Report
 from tests.converter.conftest import Exported, samples
 from tests.converter.torch_models import CASES, export
 
@@ -32,28 +35,39 @@ PAIRS = [
 ]
 
 
+Converted = Callable[[str, str], tuple[Path, Path, Report]]
+
+
+@pytest.fixture(scope="module")
+def converted(exported: Exported, tmp_path_factory: pytest.TempPathFactory) -> Converted:
+    """`converted("lenet", "dynamo")`: the ONNX file, the model file, what `convert` said."""
+
+    @cache
+    def get(name: str, how: str) -> tuple[Path, Path, Report]:
+        source, target = exported(name, **EXPORTERS[how]), tmp_path_factory.mktemp(name) / "m.ms"
+        return source, target, convert(source, target)
+
+    return get
+
+
 @pytest.mark.parametrize(("name", "how"), PAIRS)
 def test_an_exported_model_agrees_with_onnx_runtime(
-    name: str, how: str, exported: Exported, tmp_path: Path
+    name: str, how: str, converted: Converted
 ) -> None:
-    options = EXPORTERS[how]
-    source = exported(name, **options)
-    report = convert(source, tmp_path / "model.ms")
+    source, target, report = converted(name, how)
     assert report.agrees
     assert report.checked_inputs >= 4
-    session = lite.load(tmp_path / "model.ms", threads=1)
+    session = lite.load(target, threads=1)
     reference = onnxruntime.InferenceSession(str(source))
     x = samples(name, 4, seed=7)["x"]
-    for batch in [x] if options.get("free_batch", True) else np.split(x, 4):
+    for batch in [x] if EXPORTERS[how].get("free_batch", True) else np.split(x, 4):
         (want,) = reference.run(None, {"x": batch})
         assert np.abs(session.run(batch) - want).max() <= LIMIT * np.abs(want).max()
 
 
 @pytest.mark.parametrize(("name", "how"), PAIRS)
-def test_nothing_is_left_to_fold_or_fuse(
-    name: str, how: str, exported: Exported, tmp_path: Path
-) -> None:
-    report = convert(exported(name, **EXPORTERS[how]), tmp_path / "model.ms")
+def test_nothing_is_left_to_fold_or_fuse(name: str, how: str, converted: Converted) -> None:
+    _, _, report = converted(name, how)
     assert report.nodes == CASES[name].nodes
 
 

@@ -17,7 +17,6 @@ import pytest
 import lite_runtime as lite
 from cloud.nas import Library, device_id
 from cloud.nas.cli import main as ms_library
-from examples.package_data import DataError
 from examples.watch import data, federate, recipe, report
 from examples.watch.run import Demo, Settings
 from fl_server.device import Device, Update
@@ -29,7 +28,6 @@ from fl_server.settings import TaskSettings
 from fl_server.strategy.average import FedAvg
 from ir import model_file
 
-ROOT = Path(__file__).resolve().parents[2]
 PLAN = federate.Plan(rounds=4, local_epochs=3, personal_epochs=3, drop_round=3)
 EPOCHS = recipe.Epochs(teacher=6, student=8, tuning=3, variant=1)
 SEED = 0
@@ -87,14 +85,9 @@ class Road:
 
 
 @pytest.fixture(scope="module")
-def road(tmp_path_factory: pytest.TempPathFactory) -> Road:
-    cache, out = ROOT / "out" / "data", tmp_path_factory.mktemp("demo")
-    try:
-        watch = data.split(data.load(data.fetch(cache)), SEED)
-    except DataError as error:
-        if "pip could not download" not in str(error):
-            raise
-        pytest.skip(f"the real data cannot be had here: {error}")
+def road(watch_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Road:
+    cache, out = watch_file.parent, tmp_path_factory.mktemp("demo")
+    watch = data.split(data.load(watch_file), SEED)
     said: list[str] = []
     demo = Demo(out, cache, said.append, settings=Settings(EPOCHS, PLAN), fleet=Watched)
     return Road(out / f"seed{SEED}", watch, demo.seed(SEED), said, Watched.lives)

@@ -12,18 +12,7 @@ import pytest
 from examples.package_data import DataError
 from examples.watch import data
 
-ROOT = Path(__file__).resolve().parents[2]
 SEEDS = (0, 1, 2)
-
-
-@pytest.fixture(scope="module")
-def watch_file() -> Path:
-    try:
-        return data.fetch(ROOT / "out" / "data")
-    except DataError as error:
-        if "pip could not download" not in str(error):
-            raise
-        pytest.skip(f"the real data cannot be had here: {error}")
 
 
 @pytest.fixture(scope="module")

@@ -122,18 +122,17 @@ def test_a_damaged_library_is_one_line(finished: Path, capsys: Capture) -> None:
     assert not (finished / "report.html").exists()
 
 
-def test_an_out_folder_that_cannot_be_made_is_one_line(tmp_path: Path, capsys: Capture) -> None:
+def test_an_out_folder_that_cannot_be_made_is_one_line(
+    watch_file: Path, tmp_path: Path, capsys: Capture
+) -> None:
     (tmp_path / "file").write_text("in the way")
-    cache = str(ROOT / "out" / "data")
-    if not (ROOT / "out" / "data" / "watch_dataset.npy").exists():
-        pytest.skip("the real data was not fetched")
-    assert "Not a directory" in fails(capsys, demo(tmp_path / "file" / "demo", cache=cache))
+    code = demo(tmp_path / "file" / "demo", cache=str(watch_file.parent))
+    assert "Not a directory" in fails(capsys, code)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("watch_file")
 def test_an_interrupted_run_leaves_no_report(tmp_path: Path, number: signal.Signals) -> None:
-    if not (ROOT / "out" / "data" / "watch_dataset.npy").exists():
-        pytest.skip("the real data was not fetched")
     command = [sys.executable, "-m", "examples.watch", "--out", str(tmp_path), "--seeds", "0"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 import lite_runtime as lite
-from examples.package_data import DataError
 from examples.web import digits, site
 from examples.web.__main__ import Handler, main
 from tests.examples.browser import Page, chromium, served
-from tests.helpers import ROOT
+from tests.helpers import DATA, fetched
 from tests.native import wasm_build
 
 SEVEN = [[(0.2, 0.15), (0.8, 0.15), (0.45, 0.9)]]
@@ -29,12 +28,7 @@ SEEN = (  # ink by cell, of the small picture
 
 @pytest.fixture(scope="module")
 def data() -> tuple[digits.Digits, digits.Digits]:
-    try:
-        return digits.load(digits.DIGITS.fetch(ROOT / "out/data"))
-    except DataError as error:
-        if "pip could not download" not in str(error):
-            raise
-        pytest.skip(f"the real data cannot be had here: {error}")
+    return digits.load(fetched(digits.DIGITS))
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +87,7 @@ def test_the_base_reads_digits_of_people_it_never_saw(
 def test_a_missing_module_is_one_line(
     data: tuple[digits.Digits, digits.Digits], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nowhere, cache = str(tmp_path / "nowhere.wasm"), str(ROOT / "out/data")
+    nowhere, cache = str(tmp_path / "nowhere.wasm"), str(DATA)
     wanted = ["--wasm", nowhere, "--data", cache, "--out", str(tmp_path / "site"), "--build-only"]
     assert main(wanted) == 1
     said = capsys.readouterr().err

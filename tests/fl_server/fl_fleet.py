@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from fl_people import seeded
+from fl_ports import unused_port
 
 from fl_server.device import Device, Policy, Report
 from fl_server.device.linear import LinearTrainer, synthetic_device
@@ -142,7 +143,7 @@ class Killable:
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
-        self.port = 0
+        self.port = unused_port()
         self._options = options
         self.start()
 
@@ -155,7 +156,6 @@ class Killable:
         line = self.process.stderr.readline()
         where = json.loads(line)["message"] if line.startswith("{") else line[len("ms-serve: ") :]
         assert where.startswith(("http://127.0.0.1:", "https://127.0.0.1:")), line
-        self.port = int(where.split(",")[0].rpartition(":")[2])
         self.authority = bytes.fromhex(where.split()[-1])
 
     def kill(self) -> None:

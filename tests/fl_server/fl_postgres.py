@@ -7,13 +7,13 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fl_ports import unused_port
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -25,8 +25,7 @@ class Cluster:
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs, self._folder = programs, folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = unused_port()
         # PostgreSQL does not run as root.
         self._user = "nobody" if os.getuid() == 0 else None
         if self._user:

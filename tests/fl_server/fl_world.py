@@ -52,7 +52,7 @@ def signed_headers(name: bytes, client: int, counter: int, method: str, path: st
 
 def connection(server) -> socket.socket:
     port = int(server.url.rpartition(":")[2])
-    return socket.create_connection(("127.0.0.1", port), timeout=10)
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 class NeverTrains:

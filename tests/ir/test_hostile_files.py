@@ -76,7 +76,7 @@ def test_parts_of_two_files_do_not_make_a_third() -> None:
 
 
 @given(seed=st.integers(0, 2**31), edits=st.integers(1, 6))
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300, deadline=30_000)
 def test_a_hostile_index_with_right_hashes_gives_a_model_or_a_format_error(
     seed: int, edits: int
 ) -> None:

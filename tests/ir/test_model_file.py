@@ -268,10 +268,10 @@ def test_a_file_above_one_megabyte_costs_less_than_one_percent_and_a_second() ->
         return x
 
     model = Model({"f": Graph.trace(net, (1000, 50))})
-    start = time.perf_counter()
+    start = time.process_time()
     data = model_file.write(model)
     model_file.read(data)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert len(data) <= 1.01 * 10_000_000
 
 

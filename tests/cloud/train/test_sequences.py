@@ -12,10 +12,8 @@ import pytest
 from cloud import data, nn, ops
 from cloud.train import Adam, AdamW, ArrayDataset, Trainer, checkpoint, evaluate, fit, schedule
 from examples.watch import data as watch
-from tests.helpers import ROOT
 
 STEPS = 24
-DATA = ROOT / "out" / "data" / "watch_dataset.npy"
 
 
 @pytest.fixture(autouse=True)
@@ -80,10 +78,10 @@ def test_a_net_over_sequences_learns_which_event_came_first(name: str) -> None:
     assert evaluate(net, events(256, seed=1))["accuracy"] > 0.93
 
 
-def test_an_lstm_tells_the_exercises_of_a_person_it_never_saw() -> None:
-    if not DATA.is_file():
-        pytest.skip("no watch data: make demo fetches it")
-    split = watch.split(watch.load(DATA), seed=0, cloud_people=6, validation_people=2, stride=50)
+def test_an_lstm_tells_the_exercises_of_a_person_it_never_saw(watch_file: Path) -> None:
+    split = watch.split(
+        watch.load(watch_file), seed=0, cloud_people=6, validation_people=2, stride=50
+    )
     train, test = (
         ArrayDataset(x=w.x[:, ::2, 0], label=w.y) for w in (split.cloud, split.validation)
     )
