@@ -7,8 +7,10 @@ TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
 PACKAGES := ir cloud converter fl_server lite_runtime
 
-# The library is built in several ways that share most of their objects; with ccache each is compiled once.
+# The library is built in several ways that share objects; with ccache each object is compiled once. It takes
+# c++ and g++ for two compilers, so CXX says which for all: pip would take g++, cmake by itself c++.
 ifneq ($(shell command -v ccache),)
+export CXX
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 endif
