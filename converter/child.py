@@ -24,33 +24,30 @@ def in_a_child(name: str, work: Callable[[], Any], most_s: int) -> Any:
     """
     reads, writes = os.pipe()
     parent, libc = os.getpid(), ctypes.CDLL(None) if sys.platform == "linux" else None
-    with forking():
-        child = os.fork()
+    child, status = None, 1
+    try:
+        with forking():
+            child = os.fork()
+            if child == 0:
+                begin_copy()
         if child == 0:
-            begin_copy()
-    if child == 0:
-        status = 1
-        try:
             os.close(reads)
             _end_with(parent, libc)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it inside of native code too
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the model's runtime says on its way
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(most_s)
-            with open(writes, "wb") as pipe:
-                pickle.dump(_outcome(work), pipe)
+            _answer(work, writes, most_s)
             status = 0
-        finally:  # whatever was raised: the child never goes on as a second caller
-            os._exit(status)
-    try:
-        os.close(writes)
-        with open(reads, "rb") as pipe:
-            raw = pipe.read()
+        else:
+            os.close(writes)
+            with open(reads, "rb") as pipe:
+                raw = pipe.read()
     except BaseException:  # whoever interrupts the parent does not wait for the child
-        os.kill(child, signal.SIGKILL)
+        if child:
+            os.kill(child, signal.SIGKILL)
         raise
     finally:
-        _, status = os.waitpid(child, 0)
+        if child == 0:  # whatever was raised: the child never goes on as a second caller
+            os._exit(status)
+        if child:
+            _, status = os.waitpid(child, 0)
     if status or not raw:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if number == signal.SIGALRM:
@@ -71,6 +68,15 @@ def _end_with(parent: int, libc: Any) -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended before
             os._exit(1)
+
+
+def _answer(work: Callable[[], Any], writes: int, most_s: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends the child inside of native code too
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the model's runtime says on its way
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(most_s)
+    with open(writes, "wb") as pipe:
+        pickle.dump(_outcome(work), pipe)
 
 
 def _outcome(work: Callable[[], Any]) -> tuple[str, Any]:

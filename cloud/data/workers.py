@@ -58,7 +58,7 @@ class _Crew:
                 )
                 with forking(), _without_interrupts():
                     process.start()
-                self.processes.append(process)
+                    self.processes.append(process)
                 theirs.close()
         except BaseException as e:
             self.end()

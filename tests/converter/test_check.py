@@ -174,6 +174,23 @@ def test_an_interrupt_does_not_wait_for_a_source_that_runs() -> None:
     assert (run.stdout, run.stderr) == ("interrupted\n", "")
 
 
+def test_an_interrupt_while_a_child_begins_is_not_lost() -> None:
+    """Python reports what is raised there, and goes on."""
+    interrupts = True
+
+    def interrupt() -> None:
+        if interrupts:
+            signal.raise_signal(signal.SIGINT)
+
+    os.register_at_fork(after_in_parent=interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            in_a_child("ONNX Runtime", lambda: time.sleep(600), 600)
+    finally:
+        interrupts = False
+    assert in_a_child("ONNX Runtime", lambda: 5, 60) == 5
+
+
 TERMINATED = """
 import os, signal, time
 from converter.child import in_a_child
