@@ -250,7 +250,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def local_of(settings: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
     """The patterns of weights that stay on devices.     raises SettingsError"""
-    from fl_server.settings import TaskSettings
+    from fl_server.task_settings import TaskSettings
 
     return TaskSettings.checked(name="any", **dict(settings)).local
 

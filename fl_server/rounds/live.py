@@ -11,7 +11,7 @@ from fl_server.secagg.cohort import Cohort, ShardedStage, split
 from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
 from fl_server.secagg.server import Adverts
-from fl_server.settings import TaskSettings
+from fl_server.task_settings import TaskSettings
 
 STAGES = ("advertise", "share", "vector", "agree", "reveal")
 FINISHED, FAILED = "finished", "failed"

@@ -18,12 +18,12 @@ from fl_server.conditions import NOTHING_SAID, Conditions
 from fl_server.errors import (
     FlError,
     Gone,
-    LedgerDamaged,
     NotFound,
     RoundFinished,
     StageReplayed,
 )
 from fl_server.rounds import record
+from fl_server.rounds.account import Account
 from fl_server.rounds.deadlines import Deadlines
 from fl_server.rounds.live import FINISHED, STAGES, LiveRound
 from fl_server.rounds.pace import Pace
@@ -32,9 +32,10 @@ from fl_server.rounds.turn import Desk
 from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.session import Session
-from fl_server.settings import Settings, TaskSettings
+from fl_server.settings import Settings
 from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
+from fl_server.task_settings import TaskSettings
 from fl_server.tasks import Task, Tasks
 
 _log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Rounds:
         self._settings = settings
         self._replicas = Replicas(store, clients, settings)
         parts = store, clients, settings, self.weights, self.tasks, self._replicas
-        self._desk = Desk(*parts)
+        self._desk = Desk(*parts, Account(store, self.tasks))
         self._deadlines = Deadlines(self._desk)
         self._clients = clients
         self._pace = Pace(settings)
@@ -94,15 +95,7 @@ class Rounds:
     def spent(self, task: Task) -> dict[str, float] | None:
         """What the task's releases have cost, None without differential privacy or an account that
         can be read."""
-        privacy = task.settings.privacy
-        if privacy is None:
-            return None
-        try:
-            noises = self._desk.ledger(task.name).noises()
-        except LedgerDamaged as error:
-            _log.error("task %s: %s", task.name, error)
-            return None
-        return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
+        return self._desk.account.spent(task)
 
     # What devices do.
 
@@ -217,7 +210,7 @@ class Rounds:
 
     def adopt_ledgers(self) -> None:
         """At the start: accounts of an older server get what today's have."""
-        self._desk.adopt_ledgers()
+        self._desk.account.adopt()
 
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole

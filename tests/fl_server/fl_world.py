@@ -24,8 +24,9 @@ from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
-from fl_server.settings import Settings, TaskSettings
+from fl_server.settings import Settings
 from fl_server.storage.store import Store
+from fl_server.task_settings import TaskSettings
 
 T = TypeVar("T")
 START = np.zeros(LENGTH, np.float32)

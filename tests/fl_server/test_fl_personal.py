@@ -19,8 +19,8 @@ from fl_server.device.local import LocalWeights
 from fl_server.device.trainer import Work
 from fl_server.device.weights import flatten, split_names
 from fl_server.errors import SettingsError, TrainingFailed
-from fl_server.settings import TaskSettings
 from fl_server.simulation import simulate
+from fl_server.task_settings import TaskSettings
 from ir import model_file
 
 LOCAL = ("2.*",)

@@ -19,7 +19,8 @@ from fl_server.device import Device, Policy
 from fl_server.device.linear import synthetic_device
 from fl_server.rounds.pace import Pace
 from fl_server.secagg.run import Stage
-from fl_server.settings import Settings, TaskSettings
+from fl_server.settings import Settings
+from fl_server.task_settings import TaskSettings
 
 ASK = wire.CheckIn("", 0, b"")
 WANTS = {

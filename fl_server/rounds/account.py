@@ -1,0 +1,72 @@
+"""What the releases of private tasks cost: asked before a round begins, and kept before anything of
+it can be seen."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy import Connection
+
+from fl_server.errors import LedgerDamaged
+from fl_server.rounds import record
+from fl_server.storage.ledger import Ledger, keep_hash, kept_hash
+from fl_server.storage.store import Store
+from fl_server.tasks import Task, Tasks
+
+_log = logging.getLogger(__name__)
+
+
+class Account:
+    """The ledgers of all tasks, which lie beside the database."""
+
+    def __init__(self, store: Store, tasks: Tasks) -> None:
+        self._store = store
+        self._tasks = tasks
+
+    def adopt(self) -> None:
+        """Take over the ledgers of a server that kept no hashes, once."""
+        with self._store.begin() as db:
+            for task in self._tasks.all(db):
+                if task.settings.privacy is None or kept_hash(db, task.name):
+                    continue
+                try:
+                    last = self._ledger(task).adopt()
+                except LedgerDamaged as error:  # which ends the task when a round is opened
+                    _log.error("task %s: %s", task.name, error)
+                else:
+                    if last:
+                        keep_hash(db, task.name, last)
+
+    def overspent(self, db: Connection, task: Task) -> str:
+        """Why the task's privacy budget has no round left, empty if it has.
+
+        raises LedgerDamaged
+        """
+        privacy = task.settings.privacy
+        if privacy is None or privacy.allows_after(self._noises(db, task)):
+            return ""
+        return f"another round would spend more than epsilon {privacy.epsilon:g}"
+
+    def keep(self, db: Connection, task: Task, noise_multiplier: float, what: str) -> None:
+        """Have a release on the disk when this returns.     raises LedgerDamaged"""
+        keep_hash(db, task.name, self._ledger(task).add(noise_multiplier, what))
+
+    def spent(self, task: Task) -> dict[str, float] | None:
+        """What the task's releases have cost, None without differential privacy or a ledger that
+        can be read."""
+        privacy = task.settings.privacy
+        if privacy is None:
+            return None
+        try:
+            noises = self._ledger(task).noises()
+        except LedgerDamaged as error:
+            _log.error("task %s: %s", task.name, error)
+            return None
+        return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
+
+    def _noises(self, db: Connection, task: Task) -> list[float]:
+        released, last = record.finished(db, task.name), kept_hash(db, task.name)
+        return self._ledger(task).noises(released, last)
+
+    def _ledger(self, task: Task) -> Ledger:
+        return Ledger(self._store.ledger_path(task.name))
