@@ -94,11 +94,6 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _roll_back(options: argparse.Namespace) -> int:
     with _operator(options) as operator:
         status = operator.roll_back(options.name, options.weights)
-    if status["state"] != "running":
-        progress(
-            f"ms-serve: warning: task {status['name']} is {status['state']}: weights "
-            f"{options.weights} are its newest now, and no round goes on from them"
-        )
     show(status, options.json)
     return 0
 

@@ -81,7 +81,7 @@ class Rounds:
     def roll_back(self, name: str, version: int) -> Task:
         """Make an older version of the weights the newest; the open round begins anew from it.
 
-        raises NotFound
+        raises NotFound, ProtocolError where the task runs no longer
         """
         with self._desk.turn(name) as turn:
             turn.roll_back(version)

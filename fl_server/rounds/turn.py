@@ -177,8 +177,10 @@ class Turn:
 
     def roll_back(self, version: int) -> None:
         """Keep a version of the weights once more, as the newest. SCAFFOLD begins anew: devices do
-        not know what their control variates were then.     raises NotFound"""
+        not know what their control variates were then.     raises NotFound, ProtocolError"""
         weights, name = self._desk.weights, self.task.name
+        if self.task.state != "running":  # no round would go on from them
+            raise ProtocolError(f"task {name} is {self.task.state}, want one that is running")
         versions = weights.versions(name, self._db)
         if not 0 <= version < len(versions):
             raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
