@@ -68,6 +68,13 @@ class Privacy:
 
         raises SettingsError, MissingExtra
         """
+        self._check_common(encoding)
+        wanted = DEVIATIONS * self.deviation(encoding, fewest)
+        if encoding.clip_value < wanted:
+            given = f"clip_value is {encoding.clip_value}"
+            raise SettingsError(f"{given}, want {wanted:.3g} for that noise")
+
+    def _check_common(self, encoding: Encoding) -> None:
         if encoding.max_weight != 1:
             raise SettingsError(f"max_weight is {encoding.max_weight}, want 1 where there is noise")
         if self.noise_multiplier < LEAST_NOISE:
@@ -76,10 +83,6 @@ class Privacy:
         spent = self.spent([self.release])
         if spent > self.epsilon:
             raise SettingsError(f"epsilon is {self.epsilon}, and one round spends {spent:.3g}")
-        wanted = DEVIATIONS * self.deviation(encoding, fewest)
-        if encoding.clip_value < wanted:
-            given = f"clip_value is {encoding.clip_value}"
-            raise SettingsError(f"{given}, want {wanted:.3g} for that noise")
 
     def allows_after(self, noises: Sequence[float]) -> bool:
         """Whether one more release is within the budget."""

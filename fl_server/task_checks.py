@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from fl_server.distributed import Distributed
 from fl_server.errors import EncodingMismatch, ModulusTooSmall, SettingsError
 from fl_server.plan.plan import MOST_LOCAL_BYTES
 from fl_server.secagg.messages import MOST_CLIENTS
@@ -28,6 +29,7 @@ def check(task: TaskSettings, length: int) -> None:
     task.make_strategy()
     _check_kind(task)
     _check_scaffold(task)
+    _check_privacy(task, length)
     try:
         for clients in {task.min_cohort, task.selected}:
             largest = -(-clients // task.layout.shards(clients))
@@ -35,7 +37,6 @@ def check(task: TaskSettings, length: int) -> None:
     except (EncodingMismatch, ModulusTooSmall) as error:
         raise SettingsError(str(error)) from None
     _check_selection(task, length)
-    _check_privacy(task, length)
     _check_rule(task)
     if sum(len(pattern.encode()) + 1 for pattern in task.local) > MOST_LOCAL_BYTES:
         raise SettingsError(f"local has more than {MOST_LOCAL_BYTES} bytes")
@@ -128,13 +129,16 @@ def _check_privacy(task: TaskSettings, length: int) -> None:
     if task.clip_noise is not None and (task.clip_quantile is None or task.privacy is None):
         raise SettingsError("clip_noise is set, want clip_quantile and noise_multiplier")
     if task.privacy is None:
-        if task.epsilon is not None:
-            raise SettingsError("epsilon is set, want a noise_multiplier above 0 with it")
+        if task.epsilon is not None or task.noise != "central":
+            name = "noise" if task.epsilon is None else "epsilon"
+            raise SettingsError(f"{name} is set, want a noise_multiplier above 0 with it")
         return
-    if task.layout.shards(task.selected) > 1:
+    if isinstance(task.privacy, Distributed):
+        if task.clip_quantile is not None:
+            raise SettingsError("clip_quantile is set, want none with noise that devices add")
+    elif task.layout.shards(task.selected) > 1:
         raise SettingsError(
             f"the number of devices selected is {task.selected}, want at most "
-            f"{task.layout.shard_size} where there is noise: it is made for one sum"
+            f"{task.layout.shard_size} where the server adds noise: it is made for one sum"
         )
-    encoding = task.encoding(length)
-    task.privacy.check(encoding, task.layout.params(task.min_cohort, encoding).quorum - 1)
+    task.privacy.check(task.encoding(length), task.fewest)

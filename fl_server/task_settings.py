@@ -14,12 +14,13 @@ from pydantic_core import PydanticCustomError
 from fl_server import task_checks
 from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
+from fl_server.distributed import Distributed
 from fl_server.errors import SettingsError
 from fl_server.plan.plan import Plan
 from fl_server.privacy import LEAST_NOISE, Privacy
 from fl_server.secagg.cohort import SHARD_SIZE, Layout
 from fl_server.secagg.messages import MOST_CLIENTS
-from fl_server.secagg.params import Encoding
+from fl_server.secagg.params import Encoding, least_quorum
 from fl_server.secagg.policy import Policy
 from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.settings import check_name
@@ -70,7 +71,8 @@ class TaskSettings(BaseModel):
     # rotated at random before.
     kept: float = Field(default=1.0, gt=0, le=1)
     rotate: bool = False
-    # Differential privacy, where there is noise.
+    # Differential privacy, where there is noise: who adds it, how much, and the budget.
+    noise: Literal["central", "distributed"] = "central"
     noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     epsilon: float | None = Field(default=None, gt=0)
@@ -161,6 +163,9 @@ class TaskSettings(BaseModel):
         count = math.inf
         if self.clip_quantile is not None:
             count = self.clip_noise or _COUNT_NOISE * self.noise_multiplier
+        if self.noise == "distributed":
+            given = self.noise_multiplier, self.delta, epsilon, count
+            return Distributed(*given, self.hostile)
         return Privacy(self.noise_multiplier, self.delta, epsilon, count)
 
     @property
@@ -179,9 +184,10 @@ class TaskSettings(BaseModel):
 
     @property
     def layout(self) -> Layout:
-        """How a cohort becomes sessions; noise is made for one sum, and so for one of them."""
+        """How a cohort becomes sessions; noise of the server is made for one sum, and so for one of
+        them."""
         sparse = self.graph == "sparse"
-        one = sparse or self.noise_multiplier > 0
+        one = sparse or (self.noise_multiplier > 0 and self.noise != "distributed")
         masked = self.aggregation == "secure"
         return Layout(MOST_SHARES + 1 if one else self.shard_size, sparse, masked)
 
@@ -217,7 +223,7 @@ class TaskSettings(BaseModel):
         clip_norm: of the round, where it is another than the first
         """
         norm = self.clip_norm if clip_norm is None else clip_norm
-        return Encoding(
+        made = Encoding(
             length=self.plan().sent(length) if self.kind == "train" else 0,
             value_bits=self.value_bits,
             max_weight=self.max_weight,
@@ -225,6 +231,14 @@ class TaskSettings(BaseModel):
             clip_value=self.clip_value * (norm / self.clip_norm),
             loss_cap=self.loss_cap,
         )
+        if not isinstance(self.privacy, Distributed) or not made.length:
+            return made
+        return replace(made, noise=self.privacy.share(made, self.fewest))
+
+    @property
+    def fewest(self) -> int:
+        """Of how many devices the sum of a session is at the least."""
+        return least_quorum(self.layout.least_shard(self.min_cohort, self.selected))
 
     def warnings(self) -> list[str]:
         """What these settings allow, and whoever makes the task should know."""

@@ -7,8 +7,12 @@ import logging
 
 from sqlalchemy import Connection
 
+from fl_server.distributed import Distributed
 from fl_server.errors import LedgerDamaged
 from fl_server.rounds import record
+from fl_server.rounds.live import LiveRound
+from fl_server.secagg import labels
+from fl_server.secagg.keys import hashed
 from fl_server.storage.ledger import Ledger, keep_hash, kept_hash
 from fl_server.storage.store import Store
 from fl_server.tasks import Task, Tasks
@@ -47,9 +51,39 @@ class Account:
             return ""
         return f"another round would spend more than epsilon {privacy.epsilon:g}"
 
-    def keep(self, db: Connection, task: Task, noise_multiplier: float, what: str) -> None:
+    def may_reveal(self, db: Connection, task: Task, live: LiveRound) -> str:
+        """Why devices may not reveal what takes the masks off, empty if they may.
+
+        From then on the server can see a sum in which there is the noise of devices alone, whatever
+        becomes of the round: it is on the disk when this returns, of the survivors that there are.
+        raises LedgerDamaged
+        """
+        privacy = task.settings.privacy
+        if not isinstance(privacy, Distributed):
+            return ""
+        survivors, cohort = live.survivors, live.cohort
+        listed = hashed(labels.SURVIVOR_SET, cohort.id, *map(cohort.bitmap, survivors))
+        what, ledger = f"round {live.number} {listed.hex()}", self._ledger(task)
+        if kept := ledger.hash_of(what):  # of a server that ended before its transaction did
+            keep_hash(db, task.name, kept)
+            return ""
+        if why := self.overspent(db, task):
+            return why
+        least = min(len(part) for part in survivors)
+        keep_hash(db, task.name, ledger.add(privacy.released(live.encoding, least), what))
+        return ""
+
+    def may_release(self, db: Connection, task: Task) -> str:
+        """Why the sum of a round may not be shown, empty if it may.     raises LedgerDamaged"""
+        # The database may have been put back since the round was opened.
+        is_kept = isinstance(task.settings.privacy, Distributed)
+        return "" if is_kept else self.overspent(db, task)
+
+    def keep(self, db: Connection, task: Task, what: str) -> None:
         """Have a release on the disk when this returns.     raises LedgerDamaged"""
-        keep_hash(db, task.name, self._ledger(task).add(noise_multiplier, what))
+        privacy = task.settings.privacy
+        if privacy is not None and not isinstance(privacy, Distributed):
+            keep_hash(db, task.name, self._ledger(task).add(privacy.release, what))
 
     def spent(self, task: Task) -> dict[str, float] | None:
         """What the task's releases have cost, None without differential privacy or a ledger that

@@ -147,6 +147,8 @@ class Turn:
                 return
             ended, revocations = live.stage, self._desk.clients.revocations(self._db)
             live.advance(revocations, now)
+            if live.stage == STAGES[-1]:
+                self._allow(lambda: self._desk.account.may_reveal(self._db, self.task, live))
         except ProtocolError as error:
             self.fail(error)
             return
@@ -272,13 +274,6 @@ class Turn:
 
     def _finish(self, live: LiveRound, total: Sum, now: float) -> None:
         task, weights, db = self.task, self._desk.weights, self._db
-        try:
-            why = self._desk.account.overspent(db, task)  # the database may have been put back
-        except LedgerDamaged as error:
-            why = str(error)
-        if why:
-            self.fail(RoundFailed(why))
-            return
         public: dict[str, Any] = {"clients": total.cohort.bitmap(total.survivors).hex()}
         record.warn_of_clamping(live, total.mean)
         live.seconds["reveal"] = round(now - live.stage_started, 3)
@@ -287,16 +282,25 @@ class Turn:
             self._close(live, weights.latest(task.name, db), public, now)
             return
         try:
+            self._allow(lambda: self._desk.account.may_release(db, task))
             made = outcome_of(db, task, live, total, weights, self._desk.settings.random)
         except RoundFailed as error:
             self.fail(error)
             return
         public["summary"] = made.summary
         version = weights.add(db, task.name, made.weights, live.number, made.moments)
-        if task.settings.privacy is not None:  # counted before anybody can see it
-            what = f"round {live.number} {version.digest.hex()}"
-            self._desk.account.keep(db, task, task.settings.privacy.release, what)
+        # Counted before anybody can see it.
+        self._desk.account.keep(db, task, f"round {live.number} {version.digest.hex()}")
         self._close(live, version, public, now)
+
+    def _allow(self, why_not: Callable[[], str]) -> None:
+        """raises RoundFailed where the account says no, or is damaged"""
+        try:
+            why = why_not()
+        except LedgerDamaged as error:
+            why = str(error)
+        if why:
+            raise RoundFailed(why)
 
     def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
         """The round is finished, and what came of it is `version`."""
