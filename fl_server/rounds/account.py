@@ -64,10 +64,11 @@ class Account:
         survivors, cohort = live.survivors, live.cohort
         listed = hashed(labels.SURVIVOR_SET, cohort.id, *map(cohort.bitmap, survivors))
         what, ledger = f"round {live.number} {listed.hex()}", self._ledger(task)
+        why = self.overspent(db, task)
         if kept := ledger.hash_of(what):  # of a server that ended before its transaction did
             keep_hash(db, task.name, kept)
             return ""
-        if why := self.overspent(db, task):
+        if why:
             return why
         least = min(len(part) for part in survivors)
         keep_hash(db, task.name, ledger.add(privacy.released(live.encoding, least), what))
