@@ -100,8 +100,13 @@ class Privacy:
         would show what others sent in spite of any noise: the noisy mean wraps around as well, so
         that it is the noisy sum's.
         """
+        normal = gaussian(random(KEY_SIZE), params.encoding.length)
+        return self.with_noise(mean, params, normal)
+
+    def with_noise(self, mean: Mean, params: Params, normal: npt.NDArray[np.float64]) -> Mean:
+        """The same with this noise, whose deviation is 1     [d]"""
         encoding = params.encoding
-        noise = self.deviation(encoding, mean.weight) * gaussian(random(KEY_SIZE), encoding.length)
+        noise = self.deviation(encoding, mean.weight) * normal
         period = 2 * encoding.clip_value * 2.0**params.ring_bits / (encoding.top * mean.weight)
         delta = np.mod(mean.delta + noise + period / 2, period) - period / 2
         return replace(mean, delta=delta)

@@ -11,6 +11,7 @@ from fl_server.plan.plan import MOST_LOCAL_BYTES
 from fl_server.secagg.messages import MOST_CLIENTS
 from fl_server.secagg.policy import COHORT_FLOOR
 from fl_server.strategy.robust import needed
+from fl_server.tree import Tree
 
 if TYPE_CHECKING:
     from fl_server.task_settings import TaskSettings
@@ -128,11 +129,15 @@ def _check_privacy(task: TaskSettings, length: int) -> None:
     """raises SettingsError, MissingExtra"""
     if task.clip_noise is not None and (task.clip_quantile is None or task.privacy is None):
         raise SettingsError("clip_noise is set, want clip_quantile and noise_multiplier")
+    if task.noise != "tree" and (task.tree_rounds or task.participations):
+        raise SettingsError("tree_rounds or participations is set, want noise=tree with it")
     if task.privacy is None:
         if task.epsilon is not None or task.noise != "central":
             name = "noise" if task.epsilon is None else "epsilon"
             raise SettingsError(f"{name} is set, want a noise_multiplier above 0 with it")
         return
+    if isinstance(task.privacy, Tree):
+        _check_tree(task)
     if isinstance(task.privacy, Distributed):
         if task.clip_quantile is not None:
             raise SettingsError("clip_quantile is set, want none with noise that devices add")
@@ -142,3 +147,15 @@ def _check_privacy(task: TaskSettings, length: int) -> None:
             f"{task.layout.shard_size} where the server adds noise: it is made for one sum"
         )
     task.privacy.check(task.encoding(length), task.fewest)
+
+
+def _check_tree(task: TaskSettings) -> None:
+    """The noise of a round is taken back in later ones, of the same coordinates and clip."""
+    for name, plain in (
+        ("clip_quantile", None),
+        ("max_staleness", 0),
+        ("kept", 1),
+        ("rotate", False),
+    ):
+        if (given := getattr(task, name)) != plain:
+            raise SettingsError(f"{name} is {given}, want {plain} with noise in trees")

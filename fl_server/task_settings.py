@@ -26,6 +26,7 @@ from fl_server.secagg.shamir import MOST_SHARES
 from fl_server.settings import check_name
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.base import Strategy
+from fl_server.tree import Tree
 
 # Beside the noise of the sum: the count then costs a thirtieth more.
 _COUNT_NOISE = 4.0
@@ -72,7 +73,10 @@ class TaskSettings(BaseModel):
     kept: float = Field(default=1.0, gt=0, le=1)
     rotate: bool = False
     # Differential privacy, where there is noise: who adds it, how much, and the budget.
-    noise: Literal["central", "distributed"] = "central"
+    noise: Literal["central", "tree", "distributed"] = "central"
+    # Of noise in trees: the rounds of each, and how many of them a device may be in.
+    tree_rounds: int | None = Field(default=None, ge=1, le=100_000)
+    participations: int | None = Field(default=None, ge=1, le=100_000)
     noise_multiplier: float = Field(default=0.0, ge=0, le=1000)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     epsilon: float | None = Field(default=None, gt=0)
@@ -166,6 +170,9 @@ class TaskSettings(BaseModel):
         if self.noise == "distributed":
             given = self.noise_multiplier, self.delta, epsilon, count
             return Distributed(*given, self.hostile)
+        if self.noise == "tree":
+            given = self.noise_multiplier, self.delta, epsilon, count
+            return Tree(*given, self.tree_rounds or Tree.rounds, self.participations or 0)
         return Privacy(self.noise_multiplier, self.delta, epsilon, count)
 
     @property

@@ -29,16 +29,28 @@ class Outcome:
 
 
 def outcome_of(
-    db: Connection, task: Task, live: LiveRound, total: Sum, weights: Weights, random: RandomBytes
+    db: Connection,
+    task: Task,
+    live: LiveRound,
+    total: Sum,
+    weights: Weights,
+    random: RandomBytes,
+    leaf: Doubles | None = None,
 ) -> Outcome:
-    """What the sum of a round makes of the newest weights, with the task's noise in it.
+    """What the sum of a round makes of the newest weights, with the task's noise in it
 
+    leaf: that noise, where it is of a tree, over the deviation of one round's (tree.py)
     raises RoundFailed
     """
     settings, mean = task.settings, total.mean
     if settings.privacy is not None:
         params = total.totals[0].session.params  # of the one shard: task_checks
-        mean = settings.privacy.noisy(mean, params, random)
+        privacy = settings.privacy
+        mean = (
+            privacy.noisy(mean, params, random)
+            if leaf is None
+            else privacy.with_noise(mean, params, leaf)
+        )
     behind = weights.staleness(db, task.name, live.weights)
     before, strategy = weights.latest(task.name, db), settings.make_strategy()
     clip = _next_clip(db, live, total, before, random)

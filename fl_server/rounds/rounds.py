@@ -18,6 +18,7 @@ from fl_server.conditions import NOTHING_SAID, Conditions
 from fl_server.errors import (
     FlError,
     Gone,
+    LedgerDamaged,
     NotFound,
     RoundFinished,
     StageReplayed,
@@ -52,7 +53,7 @@ class Rounds:
         self._settings = settings
         self._replicas = Replicas(store, clients, settings)
         parts = store, clients, settings, self.weights, self.tasks, self._replicas
-        self._desk = Desk(*parts, Account(store, self.tasks))
+        self._desk = Desk(*parts, Account(store, self.tasks, settings.random))
         self._deadlines = Deadlines(self._desk)
         self._clients = clients
         self._pace = Pace(settings)
@@ -277,6 +278,12 @@ class Rounds:
         """Why a client may not join a round, empty if it may."""
         if caller.id in self._blamed(db, task, row.number):
             return f"evidence has named client {caller.id} in an earlier round of this task"
+        try:
+            if caller.id in self._desk.account.barred(db, task):
+                return "this client has been in a round of this tree of noise, or in enough of them"
+        except LedgerDamaged as error:  # which ends the task when a round is opened
+            _log.error("task %s: %s", task.name, error)
+            return "the account of this task cannot be read"
         if record.has_spent(db, row.task, row.weights, caller.id):
             return "an update of these weights has been taken from this client before"
         return ""

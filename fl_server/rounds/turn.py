@@ -283,8 +283,10 @@ class Turn:
             return
         try:
             self._allow(lambda: self._desk.account.may_release(db, task))
-            made = outcome_of(db, task, live, total, weights, self._desk.settings.random)
-        except RoundFailed as error:
+            leaf = self._desk.account.leaf(db, task, live, total.survivors)
+            arguments = db, task, live, total, weights, self._desk.settings.random
+            made = outcome_of(*arguments, leaf)
+        except (RoundFailed, LedgerDamaged) as error:
             self.fail(error)
             return
         public["summary"] = made.summary

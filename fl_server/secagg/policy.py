@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fl_server.errors import (
@@ -67,6 +68,11 @@ class Policy:
     def __post_init__(self) -> None:
         if self.cohort_floor < 2:
             raise CohortTooSmall(f"a floor of {self.cohort_floor} would sum a client with nobody")
+        if not 0 <= self.noise_multiplier < math.inf or self.hostile < 0:
+            raise EncodingMismatch(
+                f"a policy of noise multiplier {self.noise_multiplier} and {self.hostile} hostile "
+                "clients; want 0 or more of each"
+            )
 
     def check_offer(self, min_cohort: int, encoding: Encoding, unmasked: bool = False) -> None:
         """Nothing, if a round that may begin with so few, and encodes updates so, suits.

@@ -108,9 +108,9 @@ class World:
     def play(self, call: Callable[[Callable[[], T]], T] = lambda work: work()) -> None:
         """Let all who have joined go through the round; `call` calls the server."""
         updates = {c: Update(np.full(LENGTH, 0.25, np.float32), 1, 0.5, 1, 2) for c in self.joined}
-        states = dict(self.joined)
+        states, number = dict(self.joined), self.rounds.live("t").number
         for caller, state in states.items():
-            again = wire.CheckIn("t", 1, state.message)
+            again = wire.CheckIn("t", number, state.message)
             reply = call(lambda c=caller, m=again: self.rounds.check_in(c, m))
             session = reply.body.hex()
         for after, stage, step in (

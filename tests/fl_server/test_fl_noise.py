@@ -228,6 +228,9 @@ def test_a_client_counts_on_the_noise_of_the_fewest_honest_survivors():
     for scale in ("clip_norm", "clip_value"):
         with pytest.raises(EncodingMismatch, match=f"{scale} 1e-300 is offered"):
             Policy().check_offer(20, replace(encoding, **{scale: 1e-300}))
+    for wrong in (math.nan, math.inf, -1.0):  # a floor that nothing is below
+        with pytest.raises(EncodingMismatch, match=f"a policy of noise multiplier {wrong}"):
+            Policy(noise_multiplier=wrong)
     with pytest.raises(EncodingMismatch, match="noise without masks"):
         Policy(unmasked=True).check_offer(20, encoding, unmasked=True)
 
