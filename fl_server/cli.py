@@ -85,7 +85,7 @@ def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespa
     if options.model and not options.data:
         parser.error("--model needs --data, a folder with a .npz file for each device")
     try:
-        from fl_server.settings import TaskSettings
+        from fl_server.task_settings import TaskSettings
 
         TaskSettings.checked(name="simulated", **dict(options.set))
     except ImportError:

@@ -68,6 +68,13 @@ class Privacy:
 
         raises SettingsError, MissingExtra
         """
+        self._check_common(encoding)
+        wanted = DEVIATIONS * self.deviation(encoding, fewest)
+        if encoding.clip_value < wanted:
+            given = f"clip_value is {encoding.clip_value}"
+            raise SettingsError(f"{given}, want {wanted:.3g} for that noise")
+
+    def _check_common(self, encoding: Encoding) -> None:
         if encoding.max_weight != 1:
             raise SettingsError(f"max_weight is {encoding.max_weight}, want 1 where there is noise")
         if self.noise_multiplier < LEAST_NOISE:
@@ -76,10 +83,6 @@ class Privacy:
         spent = self.spent([self.release])
         if spent > self.epsilon:
             raise SettingsError(f"epsilon is {self.epsilon}, and one round spends {spent:.3g}")
-        wanted = DEVIATIONS * self.deviation(encoding, fewest)
-        if encoding.clip_value < wanted:
-            given = f"clip_value is {encoding.clip_value}"
-            raise SettingsError(f"{given}, want {wanted:.3g} for that noise")
 
     def allows_after(self, noises: Sequence[float]) -> bool:
         """Whether one more release is within the budget."""
@@ -97,8 +100,13 @@ class Privacy:
         would show what others sent in spite of any noise: the noisy mean wraps around as well, so
         that it is the noisy sum's.
         """
+        normal = gaussian(random(KEY_SIZE), params.encoding.length)
+        return self.with_noise(mean, params, normal)
+
+    def with_noise(self, mean: Mean, params: Params, normal: npt.NDArray[np.float64]) -> Mean:
+        """The same with this noise, whose deviation is 1     [d]"""
         encoding = params.encoding
-        noise = self.deviation(encoding, mean.weight) * gaussian(random(KEY_SIZE), encoding.length)
+        noise = self.deviation(encoding, mean.weight) * normal
         period = 2 * encoding.clip_value * 2.0**params.ring_bits / (encoding.top * mean.weight)
         delta = np.mod(mean.delta + noise + period / 2, period) - period / 2
         return replace(mean, delta=delta)

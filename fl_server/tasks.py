@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 
 from fl_server.errors import NotFound, ProtocolError
 from fl_server.secagg.encode import Floats
-from fl_server.settings import TaskSettings
 from fl_server.storage.store import Store
 from fl_server.storage.tables import tasks as table
 from fl_server.storage.weights import Weights
+from fl_server.task_settings import TaskSettings
 
 _all = select(table).order_by(table.c.name)
 _named = select(table).where(table.c.name == bindparam("name"))

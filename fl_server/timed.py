@@ -27,8 +27,9 @@ from fl_server.secagg.encode import Floats, Update
 from fl_server.secagg.keys import Identity, RandomBytes
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.service import Service
-from fl_server.settings import Settings, TaskSettings
+from fl_server.settings import Settings
 from fl_server.storage.weights import weights_vector
+from fl_server.task_settings import TaskSettings
 
 TASK = "simulated"
 _ASK = wire.CheckIn("", 0, b"")

@@ -15,7 +15,7 @@ from fl_server.authority.enrolment import Authority
 from fl_server.authority.registry import Registry
 from fl_server.errors import BadSignature, CertificateNeeded, NotFound, Unauthorised
 from fl_server.secagg import labels
-from fl_server.secagg.certificate import Certificate, RevocationList
+from fl_server.secagg.certificate import CLOCK_SLACK_S, Certificate, RevocationList
 from fl_server.secagg.keys import verify
 from fl_server.settings import Settings, check_name
 from fl_server.storage import audit
@@ -230,7 +230,11 @@ class Clients:
             return self._authority.revocations(within)
         with self._store.read(within) as db:
             number = int(db.scalar(_number_query) or 0)
-            revoked = set(db.scalars(select(clients.c.id).where(clients.c.revoked)))
+            kept = db.scalars(select(clients.c.certificate).where(clients.c.revoked))
+            subjects = [Certificate.from_bytes(data).subject for data in kept if data]
+        # One that has run out for every device is as good as revoked.
+        over = self._settings.clock() - CLOCK_SLACK_S
+        revoked = {subject.serial for subject in subjects if subject.not_after >= over}
         return self._authority.revoke(number, revoked)
 
     def fleet(self, tenant: str = "") -> dict[str, int]:

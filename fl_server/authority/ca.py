@@ -1,7 +1,8 @@
 """An enrolment authority in a folder of its own, away from the server: its keys, and all it signed.
 
 The folder holds `ca.key` (encrypted where there is a passphrase), `ca.pub` and `ca.crl` for servers
-and devices, `handovers` from older keys, and `issued.jsonl` (issued.py).
+and devices, `handovers` from older keys, `issued.jsonl` (issued.py), and `revoked`, the numbers of
+all that were ever revoked, of which `ca.crl` has those whose certificate has not run out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fl_server.authority.enrolment import Authority
 from fl_server.authority.handover import Handover, hand_over, parse_chain
 from fl_server.authority.issued import Issued
 from fl_server.errors import FlError, Malformed, SettingsError, Unauthorised
-from fl_server.secagg.certificate import Certificate, RevocationList
+from fl_server.secagg.certificate import CLOCK_SLACK_S, Certificate, RevocationList
 from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes
 from fl_server.storage.files import write_file
 
@@ -69,9 +70,15 @@ class CertificateAuthority:
     def public(self) -> bytes:
         return self.authority.public
 
-    @property
+    @cached_property
     def revoked(self) -> set[int]:
-        return {serial.number for serial in self.revocations.revoked.serials}
+        """All who were ever revoked: they get no certificate any more."""
+        kept = _read(self.folder / "revoked")
+        try:
+            numbers = {int(line) for line in kept.splitlines()}
+        except ValueError:
+            raise SettingsError(f"{self.folder / 'revoked'}: want a number in each line") from None
+        return numbers | {serial.number for serial in self.revocations.revoked.serials}
 
     def certify(
         self, asked: Request, now: float, days: int, command: Sequence[str] = ()
@@ -94,12 +101,18 @@ class CertificateAuthority:
         self._note(asked, now, days)
         return certificate
 
-    def revoke(self, clients: set[int]) -> RevocationList:
-        """The next list, with these clients on it, too; the same one if all are."""
+    def revoke(self, clients: set[int], now: float = 0.0) -> RevocationList:
+        """The next list, with these clients on it, too; the same one if all were revoked before.
+        Left off are those whose certificate has run out by `now`.
+
+        raises RoundFailed where that is more than a list can hold; then nothing has changed
+        """
         if clients <= self.revoked:
             return self.revocations
-        number = self.revocations.revoked.number + 1
-        self.revocations = self._revoke(number, self.revoked | clients)
+        revoked, over = self.revoked | clients, now - CLOCK_SLACK_S
+        listed = {client for client in revoked if self._issued.until(client) >= over}
+        self.revocations = self._revoke(self.revocations.revoked.number + 1, listed)
+        self.revoked = revoked
         self._publish()
         return self.revocations
 
@@ -112,7 +125,8 @@ class CertificateAuthority:
         write_file(self.folder / "handovers.next", chain)
         _write_key(self.folder / "ca.key", seed, self._passphrase)
         os.replace(self.folder / "handovers.next", self.folder / "handovers")
-        revoked, number = self.revoked, self.revocations.revoked.number + 1
+        revoked = {serial.number for serial in self.revocations.revoked.serials}
+        number = self.revocations.revoked.number + 1
         self._identity, self.authority = Identity(seed), Authority(seed)
         self.handovers = [*self.handovers, link]
         self.revocations = self._revoke(number, revoked)
@@ -144,6 +158,9 @@ class CertificateAuthority:
         return self.authority.revoke(number, clients)
 
     def _publish(self) -> None:
+        # First, so that none is forgotten who is on no list any more.
+        numbers = "".join(f"{client}\n" for client in sorted(self.revoked))
+        write_file(self.folder / "revoked", numbers.encode())
         write_file(self.folder / "ca.pub", self.public.hex().encode() + b"\n", mode=0o644)
         write_file(self.folder / "ca.crl", self.revocations.to_bytes(), mode=0o644)
 

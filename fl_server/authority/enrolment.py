@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fl_server.errors import SettingsError
 from fl_server.secagg.certificate import (
+    CLOCK_SLACK_S,
     Certificate,
     RevocationList,
     Subject,
@@ -18,9 +19,6 @@ from fl_server.secagg.certificate import (
 )
 from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes
 from fl_server.storage.files import write_file
-
-# Clocks of devices may be a little behind.
-_CLOCK_SLACK_S = 3600
 
 
 class Authority:
@@ -44,7 +42,7 @@ class Authority:
             serial=client,
             client=client,
             public_key=public_key,
-            not_before=max(0, int(now) - _CLOCK_SLACK_S),
+            not_before=max(0, int(now) - CLOCK_SLACK_S),
             not_after=int(now) + days * 86400,
             tenant=tenant,
             population=population,
@@ -52,7 +50,7 @@ class Authority:
         return certify(self._identity, subject)
 
     def revoke(self, number: int, serials: set[int]) -> RevocationList:
-        """List `number` of what counts no longer."""
+        """List `number` of what counts no longer.     raises RoundFailed where that is too much"""
         return revoke(self._identity, number, serials)
 
 

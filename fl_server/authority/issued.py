@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,14 @@ class Issued:
     def owner(self, client: int) -> str | None:
         """The key of the device that has this number, in hexadecimal."""
         return self._owners.get(client)
+
+    def until(self, client: int) -> float:
+        """When a device's newest certificate runs out; never where that is not known."""
+        entry = json.loads(self._newest.get(client, b"{}"))
+        try:
+            return float(entry["at"]) + float(entry["days"]) * 86400
+        except (KeyError, ValueError, TypeError):
+            return math.inf
 
     def add(self, entry: dict[str, Any]) -> None:
         """Note a certificate; the line is on the disk when this returns."""

@@ -19,6 +19,8 @@ from fl_server.storage.tables import clients, enrolments, facts
 _CHAIN, _REVOCATIONS = "handovers", "revocations"
 # So many requests are told, and so many certificates sent, at a time.
 BATCH = 100
+# Databases take some ten thousand values with a statement.
+_SOME = 1000
 
 
 class Registry:
@@ -61,7 +63,10 @@ class Registry:
             revoked = check_revocations(newest, listed, least)
             self._keep(db, _CHAIN, chain)
             self._keep(db, _REVOCATIONS, revocations)
-            db.execute(update(clients).where(clients.c.id.in_(revoked)).values(revoked=True))
+            every = sorted(revoked)
+            for first in range(0, len(every), _SOME):
+                these = clients.c.id.in_(every[first : first + _SOME])
+                db.execute(update(clients).where(these).values(revoked=True))
             if newest != before:
                 # Nobody is in a cohort under two authorities: all devices enrol anew.
                 db.execute(update(clients).values(certificate=b""))

@@ -92,7 +92,7 @@ def _revoke(options: argparse.Namespace) -> None:
         if not _is_client(client):
             raise SettingsError(f"ca revoke: {client}, want the number of a client")
     with _opened(options) as authority:
-        revoked = authority.revoke(set(options.client)).revoked
+        revoked = authority.revoke(set(options.client), time.time()).revoked
     print(f"list {revoked.number}: {len(revoked.serials)} revoked")
 
 
@@ -150,7 +150,7 @@ def sign(
     raises ServerUnreachable, ServerRefused, Malformed, SettingsError
     """
     found = operator.ca_requests()
-    authority.revoke(_numbers(found["revoked"]))
+    authority.revoke(_numbers(found["revoked"]), time.time())
     newest = authority.public.hex(), authority.revocations.revoked.number
     if (found["public"], found["revocation_list"]) != newest:
         operator.ca_publish(authority.handovers, authority.revocations)

@@ -94,11 +94,6 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _roll_back(options: argparse.Namespace) -> int:
     with _operator(options) as operator:
         status = operator.roll_back(options.name, options.weights)
-    if status["state"] != "running":
-        progress(
-            f"ms-serve: warning: task {status['name']} is {status['state']}: weights "
-            f"{options.weights} are its newest now, and no round goes on from them"
-        )
     show(status, options.json)
     return 0
 
@@ -250,7 +245,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def local_of(settings: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
     """The patterns of weights that stay on devices.     raises SettingsError"""
-    from fl_server.settings import TaskSettings
+    from fl_server.task_settings import TaskSettings
 
     return TaskSettings.checked(name="any", **dict(settings)).local
 

@@ -73,6 +73,12 @@ def client(arguments: Sequence[str] | None = None) -> int:
         help="fewest clients to be summed with (%(default)s); lower is for tests only",
     )
     parser.add_argument(
+        "--noise-multiplier",
+        type=float,
+        default=0.0,
+        help="the least noise that devices must have added to a sum (%(default)g: any, or none)",
+    )
+    parser.add_argument(
         "--unmasked", action="store_true", help="let the server see updates, if a task asks to"
     )
     parser.add_argument(
@@ -105,7 +111,11 @@ def _client(options: argparse.Namespace) -> int:
         key_of(options.authority),
         options.enrol_token,
         options.population,
-        Policy(options.cohort_floor, unmasked=options.unmasked),
+        Policy(
+            options.cohort_floor,
+            noise_multiplier=options.noise_multiplier,
+            unmasked=options.unmasked,
+        ),
         Stage[options.stop_after.upper()] if options.stop_after else None,
         tell=progress,
         conditions=lambda: conditions,

@@ -94,7 +94,7 @@ class Learning:
             self._controls.settle(task, client, lambda number: self._transcript(task, number))
             self._own = self._controls.own(task, plan.generation, start.size)
             correction = controls - self._own
-        work = Work(correction, plan.locals, self._local.load(task))
+        work = Work(correction, plan.locals, self._local.load(task, offer.model))
         trained = _trained(lambda: trainer.follow(start, model, work))
         if plan.local:
             self._local.keep(task, offer.model, trained.own)

@@ -19,10 +19,12 @@ class LocalWeights:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, task: str) -> Floats | None:
-        """float32, flattened; None before the first training.     raises Malformed"""
+    def load(self, task: str, model: bytes) -> Floats | None:
+        """float32, flattened; None before the first training of this model, whose digest it is:
+        another server may have a task of the same name.     raises Malformed"""
         path = self._folder / file_name(task)
-        return weights_vector(path.read_bytes()[DIGEST_SIZE:]) if path.exists() else None
+        kept = path.read_bytes() if path.exists() else b""
+        return weights_vector(kept[DIGEST_SIZE:]) if kept[:DIGEST_SIZE] == model else None
 
     def of_model(self, model: bytes) -> Floats | None:
         """Those of the task of this model that was trained last.     raises Malformed"""

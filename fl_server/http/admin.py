@@ -17,9 +17,9 @@ from fl_server.http.api import binary, digest_in, seen
 from fl_server.rounds import record
 from fl_server.rounds.live import FAILED, FINISHED
 from fl_server.service import Service
-from fl_server.settings import TaskSettings
 from fl_server.storage import audit
 from fl_server.storage.weights import weights_vector
+from fl_server.task_settings import TaskSettings
 
 # What fits every database's integer.
 _Count = Annotated[int, Path(ge=0, lt=2**31)]

@@ -22,7 +22,8 @@ from fl_server.http.admission import admit
 from fl_server.http.guard import Guard, refusal
 from fl_server.http.metrics import Metrics, Timed
 from fl_server.service import Service
-from fl_server.settings import Settings, problem
+from fl_server.settings import Settings
+from fl_server.task_settings import problem
 
 _log = logging.getLogger(__name__)
 

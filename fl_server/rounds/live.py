@@ -10,8 +10,8 @@ from fl_server.secagg.certificate import Certificate, RevocationList
 from fl_server.secagg.cohort import Cohort, ShardedStage, split
 from fl_server.secagg.messages import Context
 from fl_server.secagg.params import Encoding
-from fl_server.secagg.server import Adverts
-from fl_server.settings import TaskSettings
+from fl_server.secagg.server import Adverts, Agreements, Reveals
+from fl_server.task_settings import TaskSettings
 
 STAGES = ("advertise", "share", "vector", "agree", "reveal")
 FINISHED, FAILED = "finished", "failed"
@@ -67,6 +67,19 @@ class LiveRound:
     def session(self) -> Cohort | None:
         """The session, or those of all shards, once the cohort is fixed."""
         return None if isinstance(self.state, Adverts) else self.state.cohort
+
+    @property
+    def cohort(self) -> Cohort:
+        assert self.session is not None, "the cohort is not fixed yet"
+        return self.session
+
+    @property
+    def survivors(self) -> list[frozenset[int]]:
+        """Of each shard that is not lost, whose vectors are in its sum, once that is fixed."""
+        state = self.state
+        assert isinstance(state, ShardedStage), "nobody has sent a vector yet"
+        parts = state.states.values()
+        return [part.survivors for part in parts if isinstance(part, Agreements | Reveals)]
 
     def senders(self, stage: str) -> frozenset[int]:
         """Who has sent the message of a stage."""

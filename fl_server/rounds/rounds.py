@@ -24,6 +24,7 @@ from fl_server.errors import (
     StageReplayed,
 )
 from fl_server.rounds import record
+from fl_server.rounds.account import Account
 from fl_server.rounds.deadlines import Deadlines
 from fl_server.rounds.live import FINISHED, STAGES, LiveRound
 from fl_server.rounds.pace import Pace
@@ -32,9 +33,10 @@ from fl_server.rounds.turn import Desk
 from fl_server.secagg.cohort import ShardedStage
 from fl_server.secagg.encode import Floats
 from fl_server.secagg.session import Session
-from fl_server.settings import Settings, TaskSettings
+from fl_server.settings import Settings
 from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
+from fl_server.task_settings import TaskSettings
 from fl_server.tasks import Task, Tasks
 
 _log = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class Rounds:
         self._settings = settings
         self._replicas = Replicas(store, clients, settings)
         parts = store, clients, settings, self.weights, self.tasks, self._replicas
-        self._desk = Desk(*parts)
+        self._desk = Desk(*parts, Account(store, self.tasks, settings.random))
         self._deadlines = Deadlines(self._desk)
         self._clients = clients
         self._pace = Pace(settings)
@@ -80,7 +82,7 @@ class Rounds:
     def roll_back(self, name: str, version: int) -> Task:
         """Make an older version of the weights the newest; the open round begins anew from it.
 
-        raises NotFound
+        raises NotFound, ProtocolError where the task runs no longer
         """
         with self._desk.turn(name) as turn:
             turn.roll_back(version)
@@ -94,15 +96,7 @@ class Rounds:
     def spent(self, task: Task) -> dict[str, float] | None:
         """What the task's releases have cost, None without differential privacy or an account that
         can be read."""
-        privacy = task.settings.privacy
-        if privacy is None:
-            return None
-        try:
-            noises = self._desk.ledger(task.name).noises()
-        except LedgerDamaged as error:
-            _log.error("task %s: %s", task.name, error)
-            return None
-        return {"epsilon": privacy.spent(noises), "delta": privacy.delta, "rounds": len(noises)}
+        return self._desk.account.spent(task)
 
     # What devices do.
 
@@ -217,7 +211,7 @@ class Rounds:
 
     def adopt_ledgers(self) -> None:
         """At the start: accounts of an older server get what today's have."""
-        self._desk.adopt_ledgers()
+        self._desk.account.adopt()
 
     def resume(self) -> None:
         """After the server was away, or its clock jumped: whoever still takes part gets the whole
@@ -284,6 +278,12 @@ class Rounds:
         """Why a client may not join a round, empty if it may."""
         if caller.id in self._blamed(db, task, row.number):
             return f"evidence has named client {caller.id} in an earlier round of this task"
+        try:
+            if caller.id in self._desk.account.barred(db, task):
+                return "this client has been in a round of this tree of noise, or in enough of them"
+        except LedgerDamaged as error:  # which ends the task when a round is opened
+            _log.error("task %s: %s", task.name, error)
+            return "the account of this task cannot be read"
         if record.has_spent(db, row.task, row.weights, caller.id):
             return "an update of these weights has been taken from this client before"
         return ""

@@ -9,27 +9,24 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
 from fl_server.access.clients import Caller, Clients
 from fl_server.errors import FlError, Gone, LedgerDamaged, NotFound, ProtocolError, RoundFailed
-from fl_server.plan.coordinates import Doubles
 from fl_server.rounds import record
+from fl_server.rounds.account import Account
 from fl_server.rounds.live import FAILED, FINISHED, STAGES, LiveRound
+from fl_server.rounds.outcome import outcome_of
 from fl_server.rounds.replicas import Replicas
 from fl_server.secagg.cohort import ShardedStage, Sum
-from fl_server.secagg.encode import Mean
 from fl_server.settings import Settings
 from fl_server.storage import audit, transcript
-from fl_server.storage.ledger import Ledger, keep_hash, kept_hash
 from fl_server.storage.store import Store
 from fl_server.storage.tables import rounds as table
 from fl_server.storage.weights import Version, Weights
-from fl_server.strategy.buffered import staleness_weight
-from fl_server.strategy.robust import combine
 from fl_server.tasks import Task, Tasks
 
 _log = logging.getLogger(__name__)
@@ -45,6 +42,7 @@ class Desk:
     weights: Weights
     tasks: Tasks
     replicas: Replicas
+    account: Account
     on_change: Callable[[], None] = lambda: None
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
 
@@ -79,37 +77,6 @@ class Desk:
             yield Turn(self, db, make(db), None)
             self.store.notify(db)
         self.on_change()
-
-    def ledger(self, task: str) -> Ledger:
-        return Ledger(self.store.ledger_path(task))
-
-    def adopt_ledgers(self) -> None:
-        """Take over the accounts of a server that kept no hashes, once."""
-        with self.store.begin() as db:
-            for task in self.tasks.all(db):
-                if task.settings.privacy is None or kept_hash(db, task.name):
-                    continue
-                try:
-                    last = self.ledger(task.name).adopt()
-                except LedgerDamaged as error:  # which ends the task when a round is opened
-                    _log.error("task %s: %s", task.name, error)
-                else:
-                    if last:
-                        keep_hash(db, task.name, last)
-
-    def overspent(self, db: Connection, task: Task) -> str:
-        """Why the task's privacy budget has no round left, empty if it has.
-
-        raises LedgerDamaged
-        """
-        privacy = task.settings.privacy
-        if privacy is None:
-            return ""
-        released = record.finished(db, task.name)
-        last = kept_hash(db, task.name)
-        if privacy.allows_after(self.ledger(task.name).noises(released, last)):
-            return ""
-        return f"another round would spend more than epsilon {privacy.epsilon:g}"
 
     def _begin(self, db: Connection, name: str, number: int | None) -> Turn:
         task = self.tasks.locked(name, db)
@@ -180,6 +147,8 @@ class Turn:
                 return
             ended, revocations = live.stage, self._desk.clients.revocations(self._db)
             live.advance(revocations, now)
+            if live.stage == STAGES[-1]:
+                self._allow(lambda: self._desk.account.may_reveal(self._db, self.task, live))
         except ProtocolError as error:
             self.fail(error)
             return
@@ -210,8 +179,10 @@ class Turn:
 
     def roll_back(self, version: int) -> None:
         """Keep a version of the weights once more, as the newest. SCAFFOLD begins anew: devices do
-        not know what their control variates were then.     raises NotFound"""
+        not know what their control variates were then.     raises NotFound, ProtocolError"""
         weights, name = self._desk.weights, self.task.name
+        if self.task.state != "running":  # no round would go on from them
+            raise ProtocolError(f"task {name} is {self.task.state}, want one that is running")
         versions = weights.versions(name, self._db)
         if not 0 <= version < len(versions):
             raise NotFound(f"task {name} has weights 0 to {len(versions) - 1}, not {version}")
@@ -261,7 +232,7 @@ class Turn:
         if task.state != "running":
             return
         try:
-            why = self._desk.overspent(db, task)
+            why = self._desk.account.overspent(db, task)
         except LedgerDamaged as error:  # the task ends, the others go on
             self._desk.tasks.set_state(db, task.name, "failed", str(error))
             return
@@ -303,78 +274,35 @@ class Turn:
 
     def _finish(self, live: LiveRound, total: Sum, now: float) -> None:
         task, weights, db = self.task, self._desk.weights, self._db
+        public: dict[str, Any] = {"clients": total.cohort.bitmap(total.survivors).hex()}
+        record.warn_of_clamping(live, total.mean)
+        live.seconds["reveal"] = round(now - live.stage_started, 3)
+        if task.settings.kind == "evaluate":
+            public["summary"] = record.summary(db, live, total.mean, total)
+            self._close(live, weights.latest(task.name, db), public, now)
+            return
         try:
-            why = self._desk.overspent(db, task)  # the database may have been put back
+            self._allow(lambda: self._desk.account.may_release(db, task))
+            leaf = self._desk.account.leaf(db, task, live, total.survivors)
+            arguments = db, task, live, total, weights, self._desk.settings.random
+            made = outcome_of(*arguments, leaf)
+        except (RoundFailed, LedgerDamaged) as error:
+            self.fail(error)
+            return
+        public["summary"] = made.summary
+        version = weights.add(db, task.name, made.weights, live.number, made.moments)
+        # Counted before anybody can see it.
+        self._desk.account.keep(db, task, f"round {live.number} {version.digest.hex()}")
+        self._close(live, version, public, now)
+
+    def _allow(self, why_not: Callable[[], str]) -> None:
+        """raises RoundFailed where the account says no, or is damaged"""
+        try:
+            why = why_not()
         except LedgerDamaged as error:
             why = str(error)
         if why:
-            self.fail(RoundFailed(why))
-            return
-        mean, privacy = total.mean, task.settings.privacy
-        public: dict[str, Any] = {"clients": total.cohort.bitmap(total.survivors).hex()}
-        record.warn_of_clamping(live, mean)
-        live.seconds["reveal"] = round(now - live.stage_started, 3)
-        if task.settings.kind == "evaluate":
-            public["summary"] = record.summary(db, live, mean, total)
-            self._close(live, weights.latest(task.name, db), public, now)
-            return
-        if privacy is not None:
-            params = total.totals[0].session.params  # of the one shard: settings.check
-            mean = privacy.noisy(mean, params, self._desk.settings.random)
-        behind = weights.staleness(db, task.name, live.weights)
-        before, strategy = weights.latest(task.name, db), task.settings.make_strategy()
-        clip = self._next_clip(live, total, before)
-        values, moments = weights.values(before), weights.moments(before)
-        try:
-            delta = self._combined(live, total, mean, len(values))
-            mean = replace(mean, delta=delta * staleness_weight(behind))
-        except RoundFailed as error:
-            self.fail(error)
-            return
-        after, moments = strategy.apply(
-            values, mean, strategy.start(len(values)) if moments is None else moments
-        )
-        public["summary"] = record.summary(db, live, mean, total) | clip
-        if task.settings.max_staleness:
-            public["summary"]["staleness"] = behind
-        version = weights.add(db, task.name, after, live.number, moments)
-        if privacy is not None:  # counted before anybody can see it
-            what = f"round {live.number} {version.digest.hex()}"
-            last = self._desk.ledger(task.name).add(privacy.release, what)
-            keep_hash(db, task.name, last)
-        self._close(live, version, public, now)
-
-    def _next_clip(self, live: LiveRound, total: Sum, before: Version) -> dict[str, float]:
-        """The clip norm that the devices had and that of the next round, where it follows them
-
-        before: the newest weights
-        """
-        settings, used = self.task.settings, live.encoding.clip_norm
-        if settings.adaptive_clip is None:
-            return {}
-        # A count that is none is of a shard with a device that does not play fair.
-        fair = [part for part in total.means if 0 <= part.within_clip <= part.clients]
-        within, clients = (
-            float(sum(part.within_clip for part in fair)),
-            sum(p.clients for p in fair),
-        )
-        noise = 0.0
-        if settings.privacy is not None:  # of the one shard: settings.check
-            params, noise = total.totals[0].session.params, settings.privacy.count_noise
-            draw, clients = self._desk.settings.random, total.mean.clients
-            within = settings.privacy.noisy_count(total.mean, params, draw)
-        # A buffer's norm may be an old one: what it led to since is what moves on.
-        newest = record.next_clip_norm(self._db, self.task.name, before.round) or used
-        after = settings.adaptive_clip.after(newest, within, clients, noise)
-        return {"clip_norm": used, "next_clip_norm": after}
-
-    def _combined(self, live: LiveRound, total: Sum, mean: Mean, length: int) -> Doubles:
-        """What is made of the sums, in the coordinates of the weights.     raises RoundFailed"""
-        settings, seed = self.task.settings, live.plan.seed(live.context)
-        if settings.rule == "mean":
-            return live.plan.unpack(mean.delta, length, seed)
-        each = [live.plan.unpack(part.delta, length, seed) for part in total.means]
-        return combine(settings.rule, settings.hostile, each, total.missing)
+            raise RoundFailed(why)
 
     def _close(self, live: LiveRound, version: Version, public: dict[str, Any], now: float) -> None:
         """The round is finished, and what came of it is `version`."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fl_server.errors import BadCertificate, BadSignature
+from fl_server.errors import BadCertificate, BadSignature, RoundFailed
 from fl_server.secagg import labels
 from fl_server.secagg.keys import Identity, verify
 from fl_server.secagg.wire import U32, U64, Counted, Key, Message, Name, Signature
+
+MOST_REVOKED = 65_535
+# Clocks of devices may be a little behind.
+CLOCK_SLACK_S = 3600
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Revoked(Message):
     """The list's own number only grows, so that an old list cannot stand in for a new one."""
 
     number: U64
-    serials: Annotated[tuple[Serial, ...], Counted(Serial, 65535)]
+    serials: Annotated[tuple[Serial, ...], Counted(Serial, MOST_REVOKED)]
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,15 @@ def certify(authority: Identity, subject: Subject) -> Certificate:
 
 
 def revoke(authority: Identity, number: int, serials: set[int]) -> RevocationList:
-    """The authority's list of the serials that count no longer."""
+    """The authority's list of the serials that count no longer, of certificates that would else.
+
+    raises RoundFailed
+    """
+    if len(serials) > MOST_REVOKED:
+        raise RoundFailed(
+            f"{len(serials)} certificates are revoked and have not run out, a list holds "
+            f"{MOST_REVOKED}; want certificates of fewer days, or a new key of the authority"
+        )
     revoked = Revoked(number, tuple(Serial(s) for s in sorted(serials)))
     return RevocationList(revoked, authority.sign(labels.REVOCATION, revoked.to_bytes()))
 

@@ -225,7 +225,9 @@ class Shared(_State["Masked"]):
             return answer
         client, session = self._client, self.session
         shared = _open_shares(client, session, SharesDown.from_bytes(received))
-        words = encode(update, session.params, session.id, client.random(SEED_SIZE))
+        seed = bytearray(client.random(SEED_SIZE))  # which would tell of the noise
+        words = encode(update, session.params, session.id, seed)
+        wipe([seed])
         if on_sent is not None:
             on_sent(decode(words, 1, session.params, session.id).delta)
         vector = _mask(client, session, words, shared)

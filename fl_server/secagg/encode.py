@@ -4,7 +4,8 @@ An update is clipped to an L2 norm, its coordinates to ±c, and each becomes an 
 bits by stochastic rounding, which is unbiased: the mean over n clients errs by at most
 c / ((2^b - 1) sqrt(n)) per coordinate in standard deviation. Integers are multiplied by the weight
 after rounding, so that light clients are not rounded away. Metrics travel as extra coordinates
-under the same mask.
+under the same mask. Where the encoding has noise, each client adds its share of it here; then there
+are no metrics, which would have none.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from fl_server.errors import ChecksumMismatch, EncodingError, RoundFailed
 from fl_server.secagg import labels
 from fl_server.secagg.keys import derive
 from fl_server.secagg.mask import KEY_SIZE, expand, reduce_ring
+from fl_server.secagg.noise import Bits, discrete_gaussian, most_norm
 from fl_server.secagg.pack import Words, word_type
 from fl_server.secagg.params import EXTRAS, Encoding, Params
 
 SEED_SIZE = 32
 _BLOCK = 1 << 16
+# At which two roundings in three would have to fail again and again: a chance of 2^-150.
+_MOST_ATTEMPTS = 256
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -73,7 +77,12 @@ def encode(update: Update, params: Params, session: bytes, seed: bytes | bytearr
     scale = min(1.0, encoding.clip_norm / norm) if norm > 0 else 1.0
     kind = word_type(params.ring_bits).type
     words = np.empty(encoding.total_length, kind)
-    saturated = _quantise(delta, scale, encoding, seed, words[: encoding.length])
+    if encoding.noise:
+        _quantise_noisily(delta, scale, params, seed, words[: encoding.length])
+        words[encoding.length : -1] = (1, 0, 0, 0, 0, 0)  # the weight, and no metrics
+        words[-1] = checksum(words[:-1], params, session)
+        return words
+    saturated = _quantise(delta, scale, encoding, _rounding_key(seed), words[: encoding.length])
     top, weight = encoding.top, update.weight
     loss = min(max(update.loss, 0.0), encoding.loss_cap) / encoding.loss_cap
     words[: encoding.length] *= kind(weight)
@@ -101,7 +110,10 @@ def decode(total: Words, clients: int, params: Params, session: bytes) -> Mean:
             f"{clients} clients of weight 1 to {encoding.max_weight} cannot sum to weight {weight}"
         )
     scale = encoding.clip_value / (encoding.top * weight)
-    delta = total[: encoding.length] * (2.0 * scale) - encoding.clip_value
+    if encoding.noise:
+        delta = _around_zero(total[: encoding.length], clients, params) * (2.0 * scale)
+    else:
+        delta = total[: encoding.length] * (2.0 * scale) - encoding.clip_value
     return Mean(
         delta=np.asarray(delta, np.float64),
         clients=clients,
@@ -156,11 +168,47 @@ def _check(update: Update, delta: Floats, encoding: Encoding) -> None:
         raise EncodingError("counts are below zero")
 
 
-def _quantise(
-    delta: Floats, scale: float, encoding: Encoding, seed: bytes | bytearray, words: Words
-) -> int:
+def _around_zero(total: Words, clients: int, params: Params) -> npt.NDArray[np.int64]:
+    """The sum with noise, which may be below zero, in steps     words of the ring -> int64 [d]"""
+    ring, middle = 1 << params.ring_bits, params.encoding.top // 2 * clients
+    shifted = total.astype(np.uint64) + np.uint64((ring // 2 - middle) % ring)
+    return (shifted & np.uint64(ring - 1)).astype(np.int64) - ring // 2
+
+
+def _rounding_key(seed: bytes | bytearray, attempt: int = 0) -> bytes:
+    info = labels.ROUNDING_KEY + (attempt.to_bytes(4, "little") if attempt else b"")
+    return derive(seed, bytes(32), info, KEY_SIZE)
+
+
+def _quantise_noisily(
+    delta: Floats, scale: float, params: Params, seed: bytes | bytearray, words: Words
+) -> None:
+    """Write the integers of `delta` with noise. Those without it are rounded until their norm is
+    within what the noise is for (Kairouz 2021, algorithm 1).     raises EncodingError"""
+    encoding = params.encoding
+    most, middle = int(most_norm(encoding) ** 2), encoding.top // 2
+    for attempt in range(_MOST_ATTEMPTS):
+        _quantise(delta, scale, encoding, _rounding_key(seed, attempt), words)
+        if _squared(words, middle) <= most:
+            break
+    else:
+        raise EncodingError(f"{_MOST_ATTEMPTS} roundings have a norm above that of the encoding")
+    bits = Bits(derive(seed, bytes(32), labels.NOISE_KEY, KEY_SIZE))
+    words += discrete_gaussian(encoding.noise, len(words), bits).astype(words.dtype)
+    reduce_ring(words, params.ring_bits)
+
+
+def _squared(words: Words, middle: int) -> int:
+    """The squared norm of integers around their middle, exactly."""
+    total = 0
+    for start in range(0, len(words), _BLOCK // 2):  # 2^15 squares of 23 bits
+        apart = words[start : start + _BLOCK // 2].astype(np.int64) - middle
+        total += int(np.square(apart).sum())
+    return total
+
+
+def _quantise(delta: Floats, scale: float, encoding: Encoding, key: bytes, words: Words) -> int:
     """Write the integers of `delta` into `words`; the number of clamped coordinates comes out."""
-    key = derive(seed, bytes(32), labels.ROUNDING_KEY, KEY_SIZE)
     # Multiples of 2^-32 in [0, 1): adding one and cutting rounds up as often as it should.
     chance = expand(key, encoding.length, 32)
     saturated = 0

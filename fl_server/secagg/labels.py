@@ -25,6 +25,7 @@ MASK_KEY = b"mask"
 SELF_KEY = b"self"
 CHECKSUM_KEY = b"checksum"
 ROUNDING_KEY = b"rounding"
+NOISE_KEY = b"noise"
 
 # Hashes.
 TOKEN = b"fl-sa/1 token"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fl_server.errors import (
@@ -21,18 +22,23 @@ from fl_server.errors import (
 from fl_server.secagg.certificate import check_certificate, check_revocations
 from fl_server.secagg.graph import SECURITY_BITS, check_sparse
 from fl_server.secagg.messages import Advert, CohortReply, Context
+from fl_server.secagg.noise import multiplier
 from fl_server.secagg.params import (
     NO_MASKS,
     PRG_AES128_CTR,
     Encoding,
     Params,
+    check_noise,
     check_ring,
+    least_quorum,
     least_ring_bits,
     least_threshold,
 )
 from fl_server.secagg.session import Session, check_advert, open_session
 
 COHORT_FLOOR = 20
+# Ratios to it stay numbers.
+_LEAST_SCALE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -42,21 +48,31 @@ class Policy:
     cohort_floor: fewest clients in a cohort, and fewest that shared; below 20 is for tests and
     demonstrations · clip_norm, clip_value: the largest bounds of an update and of a coordinate that
     an offer may name: a looser clip would let one client's update stand out in the sum ·
-    max_weight: the same of its weight · sparse_bits: how unlikely, as a power of 1/2, it must be
-    that colluders can undo a client on a sparse graph; below 60 is for tests · unmasked: whether
-    the server may see the update itself, in tasks that say so
+    max_weight: the same of its weight · noise_multiplier: the least noise that clients must have
+    added to a sum, over the most that this one adds to it; 0 for any, or none · hostile: of how
+    many clients of a sum that noise does not count, as they may work with the server ·
+    sparse_bits: how unlikely, as a power of 1/2, it must be that colluders can undo a client on a
+    sparse graph; below 60 is for tests · unmasked: whether the server may see the update itself, in
+    tasks that say so
     """
 
     cohort_floor: int = COHORT_FLOOR
     clip_norm: float = 100.0
     clip_value: float = 100.0
     max_weight: int = 1_000_000
+    noise_multiplier: float = 0.0
+    hostile: int = 1
     sparse_bits: float = SECURITY_BITS
     unmasked: bool = False
 
     def __post_init__(self) -> None:
         if self.cohort_floor < 2:
             raise CohortTooSmall(f"a floor of {self.cohort_floor} would sum a client with nobody")
+        if not 0 <= self.noise_multiplier < math.inf or self.hostile < 0:
+            raise EncodingMismatch(
+                f"a policy of noise multiplier {self.noise_multiplier} and {self.hostile} hostile "
+                "clients; want 0 or more of each"
+            )
 
     def check_offer(self, min_cohort: int, encoding: Encoding, unmasked: bool = False) -> None:
         """Nothing, if a round that may begin with so few, and encodes updates so, suits.
@@ -67,13 +83,32 @@ class Policy:
             raise EncodingMismatch("updates without masks are asked for, this device masks its own")
         for name in ("clip_norm", "clip_value", "max_weight"):
             asked, limit = getattr(encoding, name), getattr(self, name)
-            if not 0 < asked <= limit:
+            if not _LEAST_SCALE <= asked <= limit:
                 raise EncodingMismatch(
                     f"{name} {asked:g} is offered, this device's limit is {limit:g}"
                 )
         if min_cohort < self.cohort_floor:
             raise CohortTooSmall(
                 f"may begin with {min_cohort} clients, this device's floor is {self.cohort_floor}"
+            )
+        try:
+            check_noise(encoding)
+        except ModulusTooSmall as error:
+            raise EncodingMismatch(str(error)) from None
+        if unmasked and encoding.noise:
+            raise EncodingMismatch("noise without masks is a sum's that no update is in alone")
+        self.check_noise_of(least_quorum(min_cohort), encoding)
+
+    def check_noise_of(self, survivors: int, encoding: Encoding) -> None:
+        """Nothing, if the sum of so few has the noise that this client wants.
+
+        raises EncodingMismatch
+        """
+        found = multiplier(encoding, survivors - self.hostile) if self.noise_multiplier else 0.0
+        if found < self.noise_multiplier:
+            raise EncodingMismatch(
+                f"a noise multiplier of {found:.3g} in the sum of {survivors} clients, "
+                f"{self.hostile} of them hostile; this device's least is {self.noise_multiplier:g}"
             )
 
 
@@ -192,6 +227,7 @@ def _check_params(params: Params, encoding: Encoding, policy: Policy) -> None:
             f"threshold {params.threshold} of {params.neighbours} neighbours, "
             f"at least {least} is safe"
         )
+    policy.check_noise_of(params.quorum, encoding)
     prg = NO_MASKS if policy.unmasked else PRG_AES128_CTR
     if params.encoding != encoding or params.prg != prg:
         raise EncodingMismatch("the parameters are not those that the update was prepared for")

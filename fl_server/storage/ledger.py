@@ -53,6 +53,11 @@ class Ledger:
         """Have a release on the disk when this returns; its hash.     raises LedgerDamaged"""
         return self._write([*self._read()[0], Release(noise_multiplier, what)])
 
+    def hash_of(self, what: str) -> str:
+        """The hash of a release, empty where it is not there.     raises LedgerDamaged"""
+        pairs = zip(*self._read(), strict=True)
+        return next((kept for release, kept in pairs if release.what == what), "")
+
     def adopt(self) -> str:
         """Add hashes to the lines of a server that kept none; the last, empty where nothing was
         released.     raises LedgerDamaged"""

@@ -24,8 +24,8 @@ from fl_server.secagg.encode import SEED_SIZE, decode, encode
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.policy import COHORT_FLOOR
 from fl_server.secagg.run import Stage
-from fl_server.settings import TaskSettings
 from fl_server.strategy.average import FedAvg
+from fl_server.task_settings import TaskSettings
 from ir import model_file
 
 PLAN = federate.Plan(rounds=4, local_epochs=3, personal_epochs=3, drop_round=3)

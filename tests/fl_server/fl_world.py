@@ -24,8 +24,9 @@ from fl_server.secagg.client import Advertised, Member, join
 from fl_server.secagg.encode import Update
 from fl_server.secagg.keys import Identity
 from fl_server.secagg.policy import Memory, Policy
-from fl_server.settings import Settings, TaskSettings
+from fl_server.settings import Settings
 from fl_server.storage.store import Store
+from fl_server.task_settings import TaskSettings
 
 T = TypeVar("T")
 START = np.zeros(LENGTH, np.float32)
@@ -107,9 +108,9 @@ class World:
     def play(self, call: Callable[[Callable[[], T]], T] = lambda work: work()) -> None:
         """Let all who have joined go through the round; `call` calls the server."""
         updates = {c: Update(np.full(LENGTH, 0.25, np.float32), 1, 0.5, 1, 2) for c in self.joined}
-        states = dict(self.joined)
+        states, number = dict(self.joined), self.rounds.live("t").number
         for caller, state in states.items():
-            again = wire.CheckIn("t", 1, state.message)
+            again = wire.CheckIn("t", number, state.message)
             reply = call(lambda c=caller, m=again: self.rounds.check_in(c, m))
             session = reply.body.hex()
         for after, stage, step in (

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -26,8 +27,10 @@ from fl_server.device.linear import synthetic_device
 from fl_server.http.app import create_app
 from fl_server.http.serving import listen, server_of
 from fl_server.operator import Operator
-from fl_server.secagg.certificate import check_certificate
+from fl_server.rounds import record
+from fl_server.secagg.certificate import MOST_REVOKED, check_certificate
 from fl_server.settings import Settings
+from fl_server.storage.tables import clients
 
 
 def drawn(start: int = 0):
@@ -312,3 +315,51 @@ def test_a_certificate_of_the_authority_is_one_for_devices(ca):
     certificate = ca.certify(asked(3), 1000.0, 10)
     arguments = certificate, "default", "default", 2000.0, set()
     assert check_certificate(ca.public, *arguments).client == 3
+
+
+def test_a_list_leaves_off_whose_certificate_has_run_out_and_lets_them_in_no_more(tmp_path, ca):
+    day = 86400.0
+    for client, name, days in ((1, b"one", 1), (2, b"two", 30)):
+        ca.certify(asked(client, name), 0.0, days)
+    first = ca.revoke({1, 2, 7}, day)  # devices whose clock is an hour behind know 1 yet
+    assert [serial.number for serial in first.revoked.serials] == [1, 2, 7]
+    later = ca.revoke({8}, 2 * day)
+    assert [serial.number for serial in later.revoked.serials] == [2, 7, 8]
+    again = CertificateAuthority(tmp_path / "ca")
+    assert again.describe() == ca.describe()
+    assert again.revoked == {1, 2, 7, 8}
+    with pytest.raises(errors.Unauthorised, match="client 1 is revoked"):
+        again.certify(asked(1, b"one"), 2 * day, 10)
+    (tmp_path / "ca/revoked").write_text("1\ntwo\n")
+    with pytest.raises(errors.SettingsError, match="ca/revoked: want a number in each line"):
+        CertificateAuthority(tmp_path / "ca").describe()
+
+
+def test_more_revoked_than_a_list_holds_is_said_and_changes_nothing(ca):
+    before = ca.describe()
+    with pytest.raises(errors.RoundFailed, match=r"65537 certificates .* a list holds 65535"):
+        ca.revoke(set(range(1, 65_538)))
+    assert ca.describe() == before
+    assert len(ca.revoke(set(range(1, 65_536))).revoked.serials) == 65_535
+
+
+def test_a_server_with_too_many_revoked_fails_the_round_and_says_why_until_they_run_out(tmp_path):
+    world = World(tmp_path, min_cohort=3, target_cohort=3, join_s=60, rounds=9)
+    for i in range(2):
+        world.join(i)
+    _, gone = world.enrol(20)
+    subject = gone.certificate.subject
+    rows = [
+        {"id": n, "public_key": n.to_bytes(32, "big"), "population": "default", "revoked": True}
+        | {"certificate": replace(gone.certificate, subject=replace(subject, serial=n)).to_bytes()}
+        for n in range(1000, 1000 + MOST_REVOKED + 1)
+    ]
+    with world.store.begin() as db:
+        db.execute(clients.insert(), rows)
+    world.join(2)
+    (failed, _) = record.of_task(world.store, "t")
+    assert failed["kind"] == "RoundFailed"
+    assert failed["error"].startswith("65536 certificates are revoked and have not run out")
+    world.now = subject.not_after + 3601
+    assert world.clients.revocations().revoked.serials == ()
+    world.close()

@@ -21,7 +21,7 @@ from fl_server.rounds import record
 from fl_server.secagg.client import join
 from fl_server.secagg.encode import Update
 from fl_server.secagg.policy import Memory, Policy
-from fl_server.settings import TaskSettings
+from fl_server.task_settings import TaskSettings
 
 UPDATE = Update(np.full(LENGTH, 0.25, np.float32), 1, 0.5, 1, 2)
 ASK = wire.CheckIn("", 0, b"")

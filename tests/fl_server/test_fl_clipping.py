@@ -19,8 +19,8 @@ from fl_server.secagg import client
 from fl_server.secagg.encode import Mean, Update, checksum, decode, encode
 from fl_server.secagg.mask import reduce_ring
 from fl_server.secagg.params import complete_graph
-from fl_server.settings import TaskSettings
 from fl_server.storage.ledger import Ledger
+from fl_server.task_settings import TaskSettings
 
 START = np.zeros(LENGTH, np.float32)
 

@@ -20,9 +20,9 @@ from fl_server.plan.plan import Plan
 from fl_server.secagg.encode import Update, decode, encode
 from fl_server.secagg.mask import reduce_ring
 from fl_server.secagg.params import complete_graph
-from fl_server.settings import TaskSettings
 from fl_server.storage.differences import difference, patched
 from fl_server.storage.weights import weights_bytes
+from fl_server.task_settings import TaskSettings
 
 LENGTH = 12
 SEED = bytes(range(32))

@@ -25,8 +25,8 @@ from fl_server.errors import Malformed, SettingsError
 from fl_server.rounds import record
 from fl_server.rounds.turn import Turn
 from fl_server.secagg.keys import Identity
-from fl_server.settings import TaskSettings
 from fl_server.simulation import simulate as run_simulation
+from fl_server.task_settings import TaskSettings
 
 
 @pytest.mark.parametrize("name", ["clip_norm", "clip_value", "max_weight"])

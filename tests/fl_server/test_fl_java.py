@@ -16,8 +16,8 @@ from fl_vectors import FOLDER as GOLDEN
 from fl_server.secagg.encode import Update, decode, encode
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.run import Stage
-from fl_server.settings import TaskSettings
 from fl_server.strategy.average import FedAvg
+from fl_server.task_settings import TaskSettings
 
 ROOT = Path(__file__).parents[2] / "android_demo" / "protocol"
 JUNIT = [

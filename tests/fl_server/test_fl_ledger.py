@@ -9,9 +9,9 @@ from fl_world import START, World
 from fl_server.errors import FlError, LedgerDamaged
 from fl_server.messages import CheckIn, Offer
 from fl_server.privacy import Privacy
-from fl_server.settings import TaskSettings
 from fl_server.storage.ledger import Ledger
 from fl_server.storage.tables import facts
+from fl_server.task_settings import TaskSettings
 
 NOISES = [8.0, 8.0, 0.5, 44.25]
 PRIVATE = {"noise_multiplier": 8.0, "clip_norm": 0.5, "clip_value": 16.0}
@@ -137,14 +137,14 @@ def test_an_account_that_was_stripped_or_made_anew_is_refused_also_after_a_start
         world.rounds.adopt_ledgers()
         assert path.read_text() == other
         with world.store.read() as db, pytest.raises(LedgerDamaged, match=r"damaged|no line has"):
-            world.rounds._desk.overspent(db, world.rounds.tasks.get("t"))
+            world.rounds._desk.account.overspent(db, world.rounds.tasks.get("t"))
     with world.store.begin() as db:  # as an older server left it
         db.execute(facts.delete().where(facts.c.name.like("ledger %")))
     path.write_text(stripped)
     world.rounds.adopt_ledgers()
     assert path.read_text() == whole
     with world.store.read() as db:
-        assert world.rounds._desk.overspent(db, world.rounds.tasks.get("t")) == ""
+        assert world.rounds._desk.account.overspent(db, world.rounds.tasks.get("t")) == ""
     world.close()
 
 

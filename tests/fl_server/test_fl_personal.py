@@ -19,8 +19,9 @@ from fl_server.device.local import LocalWeights
 from fl_server.device.trainer import Work
 from fl_server.device.weights import flatten, split_names
 from fl_server.errors import SettingsError, TrainingFailed
-from fl_server.settings import TaskSettings
 from fl_server.simulation import simulate
+from fl_server.storage.weights import digest_of
+from fl_server.task_settings import TaskSettings
 from ir import model_file
 
 LOCAL = ("2.*",)
@@ -44,8 +45,8 @@ def examples(person: int, count: int = 48, draw: int = 0) -> dict[str, np.ndarra
     return {"x": x.astype(np.float32), "label": names[cluster].astype(np.int32)}
 
 
-def kept(folder, i: int) -> np.ndarray:
-    own = LocalWeights(folder / f"device-{i}" / "local").load("simulated")
+def kept(folder, i: int, model: bytes) -> np.ndarray:
+    own = LocalWeights(folder / f"device-{i}" / "local").load("simulated", digest_of(model))
     assert own is not None
     return own
 
@@ -59,7 +60,7 @@ def test_local_heads_serve_people_whom_one_model_cannot(model, tmp_path):
         trainers, model, start, rounds=3, cohort_floor=3, settings=settings, folder=tmp_path
     )
     personal = [
-        t.evaluate(found.weights, model, Work(local=LOCAL, own=kept(tmp_path, i)))
+        t.evaluate(found.weights, model, Work(local=LOCAL, own=kept(tmp_path, i, model)))
         for i, t in enumerate(later)
     ]
     one = initial_weights(model)
@@ -70,7 +71,7 @@ def test_local_heads_serve_people_whom_one_model_cannot(model, tmp_path):
     assert np.mean(personal) > 0.9 > 0.7 > np.mean(common)
     # The server's file has the shared weights alone, and no device's head is another's.
     assert found.weights.size == start.size == 4 * 8 + 8
-    heads = [kept(tmp_path, i) for i in range(4)]
+    heads = [kept(tmp_path, i, model) for i in range(4)]
     assert {head.size for head in heads} == {8 * 3 + 3}
     assert min(np.abs(heads[i] - heads[j]).max() for i in range(4) for j in range(i)) > 0
     mode = next((tmp_path / "device-0" / "local").iterdir()).stat().st_mode
@@ -99,7 +100,10 @@ def test_an_evaluation_is_of_each_devices_own_model(model, tmp_path):
         all_take_part()
         (entry,) = operator.status("look")["rounds"]
         weights = operator.weights("train")
-    own = [LocalWeights(tmp_path / f"device-{i}" / "local").load("train") for i in range(3)]
+    own = [
+        LocalWeights(tmp_path / f"device-{i}" / "local").load("train", digest_of(model))
+        for i in range(3)
+    ]
     each = [
         t.measure_own(weights, model, Work(None, LOCAL, o))
         for t, o in zip(trainers, own, strict=True)
@@ -123,6 +127,16 @@ def test_what_leaves_the_device_has_the_shared_weights_alone(model):
     )
     assert again.update.loss < first.update.loss / 2
     assert again.update.correct > first.update.correct
+
+
+def test_local_weights_of_another_model_are_never_used(tmp_path):
+    """A task of another server may have the same name, and a model of the same shape."""
+    local, own = LocalWeights(tmp_path), np.arange(3, dtype=np.float32)
+    local.keep("t", digest_of(b"one"), own)
+    assert local.load("t", digest_of(b"other")) is None
+    np.testing.assert_array_equal(local.load("t", digest_of(b"one")), own)
+    local.keep("t", digest_of(b"other"), own + 1)
+    assert local.load("t", digest_of(b"one")) is None
 
 
 def test_names_that_make_no_sense_are_refused(model):

@@ -17,8 +17,8 @@ from fl_server.errors import SettingsError
 from fl_server.privacy import Privacy, gaussian, sensitivity
 from fl_server.secagg.encode import Mean, Update, decode, encode
 from fl_server.secagg.params import complete_graph
-from fl_server.settings import TaskSettings
 from fl_server.storage.ledger import Ledger
+from fl_server.task_settings import TaskSettings
 
 START = np.zeros(LENGTH, np.float32)
 SPENT = Privacy(8.0, 1e-5).spent

@@ -15,8 +15,8 @@ from fl_server.errors import EncodingMismatch, RoundFailed, SettingsError
 from fl_server.secagg import client
 from fl_server.secagg.cohort import Layout
 from fl_server.secagg.encode import Update, encode
-from fl_server.settings import TaskSettings
 from fl_server.strategy.robust import RULES, combine
+from fl_server.task_settings import TaskSettings
 
 LENGTH, CLIP = 6, 4.0
 START = np.zeros(LENGTH, np.float32)

@@ -22,10 +22,10 @@ from fl_world import World
 from fl_server.secagg.encode import Mean, decode
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.run import Stage
-from fl_server.settings import TaskSettings
 from fl_server.storage import transcript
 from fl_server.strategy import STRATEGIES
 from fl_server.strategy.average import FedAvg
+from fl_server.task_settings import TaskSettings
 
 START = np.zeros(LENGTH, np.float32)
 

@@ -20,11 +20,11 @@ from fl_server.errors import EncodingMismatch, Malformed, SettingsError
 from fl_server.plan.plan import Plan
 from fl_server.secagg.encode import Mean
 from fl_server.secagg.run import Stage
-from fl_server.settings import TaskSettings
 from fl_server.simulation import simulate
 from fl_server.storage.store import Store
 from fl_server.storage.weights import Weights
 from fl_server.strategy.scaffold import Scaffold
+from fl_server.task_settings import TaskSettings
 
 LENGTH, RATE, STEPS = 4, 0.1, 20
 START = np.zeros(LENGTH, np.float32)

@@ -10,8 +10,8 @@ from fl_fleet import LENGTH
 
 from fl_server.errors import SettingsError
 from fl_server.secagg.encode import Mean
-from fl_server.settings import TaskSettings
 from fl_server.strategy import STRATEGIES
+from fl_server.task_settings import TaskSettings
 
 RATE, MOMENTUM, BETA2, TAU = 0.3, 0.8, 0.95, 0.01
 

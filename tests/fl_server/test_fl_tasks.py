@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from fl_server.device import Device, Policy
 from fl_server.device.linear import synthetic_device
 from fl_server.rounds.pace import Pace
 from fl_server.secagg.run import Stage
-from fl_server.settings import Settings, TaskSettings
+from fl_server.settings import Settings
+from fl_server.task_settings import TaskSettings
 
 ASK = wire.CheckIn("", 0, b"")
 WANTS = {
@@ -139,11 +141,12 @@ def test_devices_come_again_at_the_pace_that_is_set(tmp_path):
 
 
 def test_a_task_goes_on_from_older_weights(tmp_path, database):
-    settings = task_settings(3, rounds=2, strategy="fedavgm", learning_rate=0.5, momentum=0.9)
+    settings = task_settings(3, rounds=3, strategy="fedavgm", learning_rate=0.5, momentum=0.9)
     with serving(tmp_path, database_url=database) as server, server.operator() as operator:
         operator.create_task("t", MODEL, START, **settings)
-        fleet_of(server, tmp_path, 3).run()
-        operator.wait("t")
+        fleet = fleet_of(server, tmp_path, 3)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda device: list(device.run(rounds=2)), fleet.devices))
         operator.roll_back("t", 1)
         versions = operator.versions("t")
         weights = [operator.weights("t", version) for version in range(4)]
@@ -152,6 +155,11 @@ def test_a_task_goes_on_from_older_weights(tmp_path, database):
         np.testing.assert_array_equal(weights[3], weights[1])
         with pytest.raises(errors.ServerRefused, match="has weights 0 to 3, not 9"):
             operator.roll_back("t", 9)
+        operator.stop("t")
+        with pytest.raises(errors.ServerRefused, match="task t is stopped, want one that is run"):
+            operator.roll_back("t", 1)
+    for device in fleet.devices:
+        device.close()
 
 
 def test_rolling_back_ends_the_open_round_and_keeps_what_the_strategy_kept(
@@ -220,10 +228,9 @@ def test_the_commands_that_roll_back_and_evaluate(tmp_path, capsys):
         assert serve(["stop", "m", *place]) == 0
         assert capsys.readouterr().out.startswith("m: stopped")
         assert serve(["stop", "t", *place]) == 0
-        assert serve(["rollback", "t", "0", *place]) == 0
-        said = "task t is stopped: weights 0 are its newest now, and no round goes on from them"
-        assert said in capsys.readouterr().err
-        assert operator.status("t")["version"] == 2
+        assert serve(["rollback", "t", "0", *place]) == 1
+        assert "task t is stopped, want one that is running" in capsys.readouterr().err
+        assert operator.status("t")["version"] == 1
 
 
 def test_the_command_that_revokes_shuts_devices_out(tmp_path, capsys):

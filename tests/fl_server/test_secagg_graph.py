@@ -30,7 +30,7 @@ from fl_server.secagg.messages import Agreement, CohortReply, Signed
 from fl_server.secagg.params import complete_graph
 from fl_server.secagg.policy import Memory, Policy
 from fl_server.secagg.server import Adverts
-from fl_server.settings import TaskSettings
+from fl_server.task_settings import TaskSettings
 
 
 class Crowd:

@@ -14,7 +14,7 @@ from fl_server.secagg.encode import encode
 from fl_server.secagg.mask import reduce_ring
 from fl_server.secagg.pack import unpack
 from fl_server.secagg.run import Stage
-from fl_server.settings import TaskSettings
+from fl_server.task_settings import TaskSettings
 
 
 @pytest.mark.parametrize("clients", [2, 3, 4, 5])

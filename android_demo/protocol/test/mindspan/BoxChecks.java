@@ -197,7 +197,7 @@ final class BoxChecks {
       Json.Fields vector = (Json.Fields) row;
       int clients = (int) vector.number("clients");
       int bits = (int) vector.number("value_bits");
-      Encoding encoding = new Encoding(1, bits, vector.number("max_weight"), 1, 1, 1);
+      Encoding encoding = new Encoding(1, bits, vector.number("max_weight"), 1, 1, 1, 0);
       same((long) Params.leastThreshold(clients - 1), vector.number("threshold"));
       same((long) Params.leastRingBits(clients, encoding), vector.number("ring_bits"));
     }
@@ -209,7 +209,7 @@ final class BoxChecks {
     for (String client : vector.fields("nonces").names()) {
       nonces.put(Long.parseLong(client), vector.fields("nonces").hex(client));
     }
-    Encoding encoding = new Encoding(1, 16, 1, 1, 1, 1);
+    Encoding encoding = new Encoding(1, 16, 1, 1, 1, 1, 0);
     Params params = new Params(nonces.size(), 4, 3, 20, 1, encoding);
     Graph.neighbours(nonces, params)
         .forEach(

@@ -55,7 +55,7 @@ final class RefusalChecks {
     checks.put("another model is refused", this::otherModel);
     checks.put("a session of another round is refused", this::otherRound);
     checks.put("a round that is not above the last one is refused", this::staleRound);
-    checks.put("an offer with a looser clip, or none, is declined", this::looseOffer);
+    checks.put("an offer with a looser clip, none, or noise to add is declined", this::looseOffer);
     checks.put("every cut of a cohort is malformed", this::cuts);
     checks.put("a stage that was answered is not answered for other bytes", this::replayed);
     checks.put("too few shares are refused before the vector leaves", this::fewShares);
@@ -168,11 +168,13 @@ final class RefusalChecks {
 
   private void looseOffer() throws Exception {
     Policy policy = new Policy(20);
-    Encoding loose = new Encoding(4, 16, 1, 1e6, 1, 8);
+    Encoding loose = new Encoding(4, 16, 1, 1e6, 1, 8, 0);
     refused(Kind.EncodingMismatch, () -> policy.checkOffer(20, loose));
-    Encoding empty = new Encoding(4, 16, 1, 1, 0, 8);
+    Encoding empty = new Encoding(4, 16, 1, 1, 0, 8, 0);
     refused(Kind.EncodingMismatch, () -> policy.checkOffer(20, empty));
-    Encoding fine = new Encoding(4, 16, 1, 1, 1, 8);
+    Encoding noisy = new Encoding(4, 16, 1, 1, 1, 8, 4);
+    refused(Kind.EncodingMismatch, () -> policy.checkOffer(20, noisy));
+    Encoding fine = new Encoding(4, 16, 1, 1, 1, 8, 0);
     refused(Kind.CohortTooSmall, () -> policy.checkOffer(19, fine));
     policy.checkOffer(20, fine);
   }

@@ -42,6 +42,9 @@ public record Policy(
         || !within(encoding.maxWeight(), maxWeight)) {
       throw new Refused(Kind.EncodingMismatch, "the offered clip or weight is beyond the limits");
     }
+    if (encoding.noise() != 0) {
+      throw new Refused(Kind.EncodingMismatch, "noise is asked for, which this client adds none of");
+    }
     if (minCohort < cohortFloor) {
       throw tooSmall(minCohort + " clients may be a cohort");
     }

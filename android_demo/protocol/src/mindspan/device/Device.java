@@ -45,6 +45,7 @@ public final class Device implements AutoCloseable {
   // Rounds that were begun or declined; none is begun twice.
   private final Set<String> tried = new HashSet<>();
   private Member member;
+  private String declined = "";
 
   public Device(
       String server, Path folder, byte[] authority, Policy policy, RandomBytes random)
@@ -110,6 +111,11 @@ public final class Device implements AutoCloseable {
     return true;
   }
 
+  /** Why the last offer that did not suit was declined; empty if none was. */
+  public String declined() {
+    return declined;
+  }
+
   @Override
   public void close() throws IOException {
     folder.close();
@@ -139,13 +145,15 @@ public final class Device implements AutoCloseable {
       return false;
     }
     if (offer.plan().length > 0) {
-      return false; // plain training is all that this device does
+      declined = "a plan is offered, and plain training is all that this device does";
+      return false;
     }
     try {
       policy.checkOffer(offer.minCohort(), offer.encoding());
       journal.checkNew(context.task(), context.round(), context.model());
       return true;
     } catch (Refused e) {
+      declined = e.getMessage();
       return false;
     }
   }

@@ -2,7 +2,7 @@ package mindspan.messages;
 
 import java.math.BigInteger;
 
-/** N clients with k neighbours each, threshold t, a ring of B bits: 45 bytes. */
+/** N clients with k neighbours each, threshold t, a ring of B bits: 49 bytes. */
 public record Params(
     int clients, int neighbours, int threshold, int ringBits, int prg, Encoding encoding) {
   public static final int PRG_AES128_CTR = 1;
