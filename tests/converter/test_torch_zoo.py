@@ -18,7 +18,7 @@ from tests.converter.torch_zoo import ZOO, Zoo
 
 pytestmark = pytest.mark.timeout(300)
 BY_SCRIPT = list(ZOO)
-BY_DYNAMO = ["efficientnet_lite", "deit", "bert", "whisper_decoder", "ssd", "yolo"]
+BY_DYNAMO = [name for name in ZOO if name != "mobilebert"]  # whose two lengths it wants to be one
 
 
 def exported(zoo: Zoo, module: nn.Module, path: Path, dynamo: bool) -> Path:
