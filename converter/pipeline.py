@@ -133,6 +133,7 @@ class _Conversion:
         self.quantization, self.train = asked.quantization, asked.train
         self.lineage = lineage(given, report.source_kind, bytes_of(given), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
+        self.way = 2, check.FREE_SIZES[0]  # random integers' bound and free sizes
         report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
         imported = report.source_kind != "tflite" and check.rounds(self.entry)
         report.rounds = imported or DYNAMIC in self.model.metadata
@@ -252,7 +253,12 @@ class _Conversion:
 
     def found(self, graph: Graph) -> Found:
         given = self.asked.calibration, self.asked.check_data
-        return quantized_graph(graph, self.quantization, *given)
+        return quantized_graph(graph, self.quantization, *given, self.examples)
+
+    def examples(self, count: int) -> list[dict[str, Array]]:
+        """Inputs at random that the source runs on, as those that are compared on."""
+        _ = self.tried
+        return check.sample_inputs(self.entry, count, None, self.model, *self.way)
 
     def with_entries(self, entries: Mapping[str, Graph]) -> Model:
         told = {"infer": self.known}  # whose nodes a report explains
@@ -320,6 +326,7 @@ class _Conversion:
                 inputs = check.sample_inputs(
                     self.entry, self.asked.check, data, self.model, below, free
                 )
+                self.way = below, free
                 return inputs, self.wanted(inputs)
             except SourceTimeout:
                 raise

@@ -158,15 +158,17 @@ def between(
     return made.SerializeToString()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("kind", ["int16", "uint16", "uint32"])
+OPERATORS = "Add", "Sub", "Mul", "Div", "Mod", "Max", "Abs", "Sign", "BitwiseNot", "BitShift"
+MISSING = {("int16", "BitShift"), ("int16", "Max"), ("uint16", "Max")}  # in ONNX Runtime
+
+
 @pytest.mark.parametrize(
-    "operator", ["Add", "Sub", "Mul", "Div", "Mod", "Max", "Abs", "Sign", "BitwiseNot", "BitShift"]
+    ("kind", "operator"),
+    [(k, o) for k in ("int16", "uint16", "uint32") for o in OPERATORS if (k, o) not in MISSING],
 )
 def test_narrow_integers_wrap_around_in_the_middle_of_a_model(
     kind: str, operator: str, tmp_path: Path
 ) -> None:
-    if (kind, operator) in {("int16", "BitShift"), ("int16", "Max"), ("uint16", "Max")}:
-        pytest.skip("ONNX Runtime has no such operator")
     known = {"c": np.array([3, 2, 7, 2, 300, 5], kind)}
     alone = operator in ("Abs", "Sign", "BitwiseNot")
     attrs = {"direction": "LEFT"} if operator == "BitShift" else {}
