@@ -52,10 +52,10 @@ def convert(
     """
     start = time.perf_counter()
     asked = Options(**options)
+    _check_target(source, Path(target))
     with _one_error(source):
-        _check_target(source, Path(target))
         report, data = _converted(source, asked, str(target), passes)
-        _write(Path(target), data)
+    _write(Path(target), data)
     report.seconds = time.perf_counter() - start
     return report
 
@@ -103,10 +103,19 @@ def _one_error(source: Source) -> Iterator[None]:
             yield
     except OSError as e:
         raise ConvertError(f"{e.filename or name_of(source)}: {e.strerror}") from e
+    except ConvertError as e:
+        if isinstance(source, (str, Path)):
+            e.args = (_placed(source, str(e)),)
+        raise
     except (IrError, lite.LiteError, MemoryError, ValueError) as e:
         text = " ".join(str(e).split()) or type(e).__name__
-        place = "" if text.startswith(f"{name_of(source)}: ") else f"{name_of(source)}: "
-        raise ConvertError(place + text) from e
+        raise ConvertError(_placed(source, text)) from e
+
+
+def _placed(source: Source, text: str) -> str:
+    """The text behind the source's name."""
+    place = f"{name_of(source)}: "
+    return text if text.startswith(place) else place + text
 
 
 class _Conversion:
@@ -382,7 +391,11 @@ def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Iterator[tuple[st
 
 def _check_target(source: Source, target: Path) -> None:
     """The source is never overwritten, by whatever name it is called."""
-    if isinstance(source, (str, Path)) and target.exists() and target.samefile(source):
+    try:
+        same = isinstance(source, (str, Path)) and target.exists() and target.samefile(source)
+    except OSError as e:
+        raise ConvertError(f"{e.filename or target}: {e.strerror}") from None
+    if same:
         raise ConvertError(f"{target}: is the source itself, want another file to write")
 
 
