@@ -18,7 +18,7 @@ from tests.converter.torch_zoo import ZOO, Zoo
 
 pytestmark = pytest.mark.timeout(300)
 BY_SCRIPT = list(ZOO)
-# torch.export itself wants recurrent layers of a fixed length, as bi_lstm's is, and two lengths that
+# torch.export wants recurrent layers of a fixed length, as bi_lstm has it, and two lengths that
 # have to be equal to have one name.
 BY_DYNAMO = [name for name in ZOO if name not in ("lstm", "gru", "mobilebert")]
 
