@@ -174,7 +174,7 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
     """Put what the node's rule makes of its inputs under the names of its outputs."""
     onnx = import_onnx()
     where = f"node {number} {node.op_type} {node.name!r}"
-    outer, reader.names = reader.names, env
+    outer, reader.names = (reader.names, reader.kinds), env
     token = READING.set(reader)
     try:
         attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -199,7 +199,7 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
         raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e
     finally:
         READING.reset(token)
-        reader.names = outer
+        reader.names, reader.kinds = outer
     env |= zip(ends, reader.name_nodes([*ends.values()], node.name or where), strict=True)
     env.kinds |= {name: kind for name, _, kind in named}
 

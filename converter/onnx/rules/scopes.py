@@ -88,7 +88,8 @@ def _read(reader: Reader, names: Names, proto: Any, given: Sequence[Item]) -> li
     if len(wanted) != len(given):
         raise ConvertError(f"a graph inside takes {len(wanted)} inputs, {len(given)} are given")
     names.update(zip(wanted, given, strict=True))
-    kinds = reader.kinds[len(reader.kinds) - len(wanted) :] or [None] * len(wanted)
+    padded = [*[None] * len(wanted), *reader.kinds]
+    kinds = padded[len(padded) - len(wanted) :]
     names.kinds |= {
         v.name: kind_of_value(v) or kind for v, kind in zip(proto.input, kinds, strict=True)
     }
