@@ -23,13 +23,17 @@ LAYERS = (  # number in the Sequential, kind, stride
     (22, "norm", 1), (24, "conv", 1), (25, "norm", 1), (27, "depthwise", 2), (28, "norm", 1),
     (30, "conv", 1), (31, "norm", 1),
 )  # fmt: skip
+INTEGERS = {
+    "int8": tf.lite.OpsSet.TFLITE_BUILTINS_INT8,
+    "int16": tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8,
+}
 ROUNDS = 300
 
 
 def main(path: str) -> None:
     data = dict(np.load(path))
     net = twin(data)
-    for name in ("float32", "fp16", "int8-weights", "int8"):
+    for name in ("float32", "fp16", "int8-weights", *INTEGERS):
         file = converted(net, name, data["calibration"])
         print(json.dumps({"name": name, "size_bytes": len(file), **measured(file, data)}))
 
@@ -69,13 +73,13 @@ def converted(net: Any, name: str, calibration: np.ndarray) -> bytes:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if name == "fp16":
         converter.target_spec.supported_types = [tf.float16]
-    if name == "int8":
+    if name in INTEGERS:
 
         def samples() -> Iterator[list[np.ndarray]]:
             yield from ([x[None]] for x in calibration)
 
         converter.representative_dataset = samples
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.target_spec.supported_ops = [INTEGERS[name]]
     return bytes(converter.convert())
 
 

@@ -70,6 +70,7 @@ def main() -> None:
     p.add_argument("--out", type=Path, default=Path("out/quantization"))
     p.add_argument("--quick", action="store_true", help="fewer examples to count on")
     p.add_argument("--nets", nargs="+", choices=NETS, default=[*NETS])
+    p.add_argument("--reuse", action="store_true", help="take the files in --out that are there")
     p.add_argument("--only", nargs="+", metavar="NAME", help="ways such as float32 int8 int16")
     p.add_argument("--litert", metavar="PYTHON", help="one with TensorFlow: LiteRT's quantizer too")
     args = p.parse_args()
@@ -79,7 +80,8 @@ def main() -> None:
     for name in args.nets:
         task = NETS[name](args.models, args.out)
         only = args.only and {"float32", *args.only}  # what others are compared with
-        nets = [*ours(task, args.out, only), *theirs(task, args.out, only)]
+        way = Way(args.out, only, args.reuse)
+        nets = [*ours(task, way), *theirs(task, way)]
         named = photographs(args.models) if task.label is None else None
         most = 500 if args.quick else None
         print("\n".join(table(task, nets, most, named)), flush=True)
@@ -87,17 +89,32 @@ def main() -> None:
             print("\n".join(litert(args.litert, task, args.out, most)), flush=True)
 
 
-def ours(task: Task, out: Path, only: Collection[str] | None) -> Iterator[Net]:
+@dataclass(frozen=True)
+class Way:
+    """Where files go, the names of those that are wanted, and whether old ones do."""
+
+    out: Path
+    only: Collection[str] | None
+    reuse: bool
+
+    def leaves_out(self, name: str) -> bool:
+        return bool(self.only) and name not in self.only  # type: ignore[operator]
+
+    def has(self, target: Path) -> bool:
+        return self.reuse and target.exists()
+
+
+def ours(task: Task, way: Way) -> Iterator[Net]:
     given = {"calibration": task.calibration, "check_data": _checked(task)}
     for name, options in OURS.items():
-        if only and name not in only:
+        if way.leaves_out(name):
             continue
         sees = name == "int8" or any(part in name for part in CALIBRATED)
         data = given if sees else {"check_data": given["check_data"]}
-        yield _converted(name, task, out, {**data, **options})
-    if task.label is not None and not only:
+        yield _converted(name, task, way, {**data, **options})
+    if task.label is not None and not way.only:
         drop = {**given, **INT8, "max_drop": MAX_DROP}
-        yield _converted(f"int8, --max-drop {MAX_DROP}", task, out, drop)
+        yield _converted(f"int8, --max-drop {MAX_DROP}", task, way, drop)
 
 
 def _checked(task: Task) -> dict[str, Array]:
@@ -107,28 +124,33 @@ def _checked(task: Task) -> dict[str, Array]:
     return part if task.label is None else {**part, "label": task.label[:count]}
 
 
-def _converted(name: str, task: Task, out: Path, options: dict[str, Any]) -> Net:
-    target = out / f"{task.name} {name}.ms"
-    report = convert(task.onnx, target, **options)
-    kept = f"{len(report.kept_float)} layers float" if "max_drop" in options else ""
+def _converted(name: str, task: Task, way: Way, options: dict[str, Any]) -> Net:
+    target, kept = way.out / f"{task.name} {name}.ms", ""
+    if "max_drop" in options or not way.has(target):
+        report = convert(task.onnx, target, **options)
+        kept = f"{len(report.kept_float)} layers float" if "max_drop" in options else ""
     session = lite.load(target, threads=1)
     return Net(f"ours, {name}", target.stat().st_size, session.run, kept)
 
 
-def theirs(task: Task, out: Path, only: Collection[str] | None) -> Iterator[Net]:
+def theirs(task: Task, way: Way) -> Iterator[Net]:
     """ONNX Runtime: float32, and its static quantizer in 8 bits by two methods and in 16."""
     kinds = ort_quantization.QuantType
     yield _onnx("float32", task.onnx)
-    ready = out / "ready.onnx"
-    ort_quantization.quant_pre_process(str(task.onnx), str(ready))
+    ready = way.out / f"{task.name} ready.onnx"
+    if not way.has(ready):
+        ort_quantization.quant_pre_process(str(task.onnx), str(ready))
     for name, method, kind in (
         ("int8, min-max", "MinMax", kinds.QInt8),
         ("int8, percentile", "Percentile", kinds.QInt8),
         ("int16, min-max", "MinMax", kinds.QInt16),
     ):
-        if only and name not in only:
+        if way.leaves_out(name):
             continue
-        target = out / f"{task.name} ort {name}.onnx"
+        target = way.out / f"{task.name} ort {name}.onnx"
+        if way.has(target):
+            yield _onnx(name, target)
+            continue
         ort_quantization.quantize_static(
             str(ready),
             str(target),

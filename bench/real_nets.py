@@ -106,7 +106,7 @@ class EfficientNetLite0(nn.Module):
         return self._fc(x.mean((2, 3)))  # type: ignore[no-any-return]
 
 
-def fashion(models: Path, out: Path, epochs: int = 4) -> Task:
+def fashion(models: Path, out: Path, epochs: int = 3) -> Task:
     """FashionNet after `epochs` over the training images, with the 10,000 of the test."""
     folder = models / "data/fashion-mnist"
     x, label = _images(folder, "train"), _labels(folder, "train")
@@ -144,7 +144,7 @@ def photographs(models: Path) -> tuple[dict[str, Array], list[tuple[int, ...]]]:
 
 def _trained(x: Array, label: Array, epochs: int) -> nn.Module:
     torch.manual_seed(0)
-    net = FashionNet()
+    net = FashionNet().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     batch, steps = 128, epochs * (len(x) // 128)
     step = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-2)
     rate = torch.optim.lr_scheduler.OneCycleLR(step, 3e-3, total_steps=steps)

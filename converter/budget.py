@@ -68,7 +68,7 @@ def _chosen(
             least = cost(chosen or _names(layers[-1:]))
             raise ConvertError(
                 f"train_memory {spec.memory}: {said} alone wants {least} bytes at batch "
-                f"{spec.batch}"
+                f"{spec.batch}; want that much, or a smaller --train-batch"
             )
         rest = layers[:-1]
     biases = _biases(rest)

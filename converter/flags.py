@@ -119,6 +119,6 @@ def tolerance(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not value >= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: want a number of at least 0")
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a finite number of at least 0")
     return value

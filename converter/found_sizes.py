@@ -102,6 +102,8 @@ Operands = Sequence[Value | None]
 def alike(op: Op, values: Operands, attrs: dict[str, Any]) -> Operands | None:
     """The inputs of an operator that wants equal sizes, with sizes that only a run can compare
     taken to be the same: the run checks it. None: they differ for certain, or it is another one."""
+    if op.name == "matmul":
+        return _alike_inside(*values, **attrs)
     joined = attrs["axis"] if op.name == "concat" else None
     if op.family not in ("elementwise", "compare") and joined is None:
         return None
@@ -120,6 +122,25 @@ def alike(op: Op, values: Operands, attrs: dict[str, Any]) -> Operands | None:
             return None
         out.append(v if shape == new else OPS["same_shape"](v, shape=new))
     return out if any(a is not b for a, b in zip(out, values, strict=True)) else None
+
+
+def _alike_inside(
+    a: Value | None, b: Value | None, *, transpose_a: bool = False, transpose_b: bool = False
+) -> Operands | None:
+    """The factors of a product, whose columns and rows are taken to be as many."""
+    if a is None or b is None or min(a.rank, b.rank) < 2:
+        return None
+    places = a.rank - 1 - transpose_a, b.rank - 2 + transpose_b
+    sizes = a.shape[places[0]], b.shape[places[1]]
+    numbers = [d for d in sizes if isinstance(d, int)]
+    if sizes[0] == sizes[1] or len(numbers) == 2:
+        return None
+    wanted = numbers[0] if numbers else _common(sizes)
+    out: list[Value | None] = []
+    for v, place in zip((a, b), places, strict=True):
+        shape = (*v.shape[:place], wanted, *v.shape[place + 1 :])
+        out.append(v if v.shape == shape else OPS["same_shape"](v, shape=shape))
+    return out
 
 
 def _common(sizes: Sequence[Dim]) -> Dim:

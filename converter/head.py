@@ -29,7 +29,8 @@ def with_head(graph: Graph, classes: int) -> Graph:
     where there is no such layer right before the one result.
     """
     if len(graph.outputs) != 1:
-        raise ConvertError(f"a new head needs one output, the model has {list(graph.output_names)}")
+        have = list(graph.output_names)
+        raise ConvertError(f"a new head needs one output, the model has {have}; name it (--output)")
     layer = _last_layer(graph)
     old = layer.results[0].shape[-1]
     behind = _behind(graph, layer)

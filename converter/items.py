@@ -16,6 +16,7 @@ from ir.errors import IrError, ShapeError
 from ir.graph import Array, Constant, Node, Value, Weight
 from ir.op import OPS, Op
 from ir.ops.compare import less, where
+from ir.ops.integers import bitwise
 from ir.ops.shaping import Element, cast, reshape
 from ir.symbol import Dim, Expr, maximum
 
@@ -117,6 +118,20 @@ _COMPUTED = {
     "float16": np.float32, "bfloat16": np.float32, "float64": np.float32, "int16": np.int32,
     "uint16": np.int32, "uint32": np.int64, "uint64": np.int64,
 }  # fmt: skip
+
+
+def wrapped_around(item: Any, kind: str) -> Any:
+    """A value of the wider type that a kind of integers is computed in, of numbers that this kind
+    holds: int16 and uint16 in int32, uint32 in int64. What is of any other type stays."""
+    if not isinstance(item, Value):
+        return item
+    if (kind, item.dtype) == ("int16", DType.i32):
+        return cast(cast(item, to=DType.i16), to=DType.i32)
+    if (kind, item.dtype) == ("uint16", DType.i32):
+        return compute(bitwise, item, np.int32(2**16 - 1))
+    if (kind, item.dtype) == ("uint32", DType.i64):
+        return compute(bitwise, item, np.int64(2**32 - 1))
+    return item
 
 
 def without_nan(array: Array, what: str) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,8 @@ class Options:
             )
         if unknown := [name for name in self.allow if name not in ALLOWED]:
             raise ConvertError(f"allow is {unknown}, want some of {', '.join(ALLOWED)}")
+        if self.tol is not None and not 0 <= self.tol < math.inf:
+            raise ConvertError(f"tol is {self.tol}, want a finite number of at least 0")
         if self.check < 1:
             raise ConvertError(f"check is {self.check}, want at least 1 input")
         if not 1 <= self.check_seconds <= MOST_SECONDS:

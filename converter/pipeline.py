@@ -52,10 +52,10 @@ def convert(
     """
     start = time.perf_counter()
     asked = Options(**options)
+    _check_target(source, Path(target))
     with _one_error(source):
-        _check_target(source, Path(target))
         report, data = _converted(source, asked, str(target), passes)
-        _write(Path(target), data)
+    _write(Path(target), data)
     report.seconds = time.perf_counter() - start
     return report
 
@@ -103,10 +103,19 @@ def _one_error(source: Source) -> Iterator[None]:
             yield
     except OSError as e:
         raise ConvertError(f"{e.filename or name_of(source)}: {e.strerror}") from e
+    except ConvertError as e:
+        if isinstance(source, (str, Path)):
+            e.args = (_placed(source, str(e)),)
+        raise
     except (IrError, lite.LiteError, MemoryError, ValueError) as e:
         text = " ".join(str(e).split()) or type(e).__name__
-        place = "" if text.startswith(f"{name_of(source)}: ") else f"{name_of(source)}: "
-        raise ConvertError(place + text) from e
+        raise ConvertError(_placed(source, text)) from e
+
+
+def _placed(source: Source, text: str) -> str:
+    """The text behind the source's name."""
+    place = f"{name_of(source)}: "
+    return text if text.startswith(place) else place + text
 
 
 class _Conversion:
@@ -133,6 +142,7 @@ class _Conversion:
         self.quantization, self.train = asked.quantization, asked.train
         self.lineage = lineage(given, report.source_kind, bytes_of(given), asked)
         self.known, self.whys = Provenance.of(self.entry), dict[str, str]()
+        self.way = 2, check.FREE_SIZES[0]  # random integers' bound and free sizes
         report.tolerance, report.fixed = asked.tolerance, self.model.metadata.get("fixed", "")
         imported = report.source_kind != "tflite" and check.rounds(self.entry)
         report.rounds = imported or DYNAMIC in self.model.metadata
@@ -252,7 +262,12 @@ class _Conversion:
 
     def found(self, graph: Graph) -> Found:
         given = self.asked.calibration, self.asked.check_data
-        return quantized_graph(graph, self.quantization, *given)
+        return quantized_graph(graph, self.quantization, *given, self.examples)
+
+    def examples(self, count: int) -> list[dict[str, Array]]:
+        """Inputs at random that the source runs on, as those that are compared on."""
+        _ = self.tried
+        return check.sample_inputs(self.entry, count, None, self.model, *self.way)
 
     def with_entries(self, entries: Mapping[str, Graph]) -> Model:
         told = {"infer": self.known}  # whose nodes a report explains
@@ -320,6 +335,7 @@ class _Conversion:
                 inputs = check.sample_inputs(
                     self.entry, self.asked.check, data, self.model, below, free
                 )
+                self.way = below, free
                 return inputs, self.wanted(inputs)
             except SourceTimeout:
                 raise
@@ -375,7 +391,11 @@ def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Iterator[tuple[st
 
 def _check_target(source: Source, target: Path) -> None:
     """The source is never overwritten, by whatever name it is called."""
-    if isinstance(source, (str, Path)) and target.exists() and target.samefile(source):
+    try:
+        same = isinstance(source, (str, Path)) and target.exists() and target.samefile(source)
+    except OSError as e:
+        raise ConvertError(f"{e.filename or target}: {e.strerror}") from None
+    if same:
         raise ConvertError(f"{target}: is the source itself, want another file to write")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -95,16 +95,18 @@ def quantized(
     asked: Quantization,
     calibration: Mapping[str, Array] | None,
     check_data: Mapping[str, Array] | None,
+    examples: Callable[[int], Sequence[Mapping[str, Array]]],
 ) -> Found:
     """The graph as `asked` says, with the noise of every changed layer: on the check data where
-    there are any, for what was chosen to suit samples looks better on these.
+    there are any, for what was chosen to suit samples looks better on these. `examples(n)`: n
+    inputs at random, for where no data are given.
 
     With `max_drop`, as many of the noisiest layers stay float as keep the score within it: accuracy
     on the labels of the check data, else agreement of the largest output with the float model.
     """
-    samples = _samples(graph, calibration or check_data)
+    samples = _samples(graph, calibration or check_data, examples)
     build = _builder(graph, asked, samples, follows=bool(calibration))
-    if calibration and asked.max_drop is None and not _are_rows(graph, check_data or {}):
+    if calibration and asked.max_drop is None and not _are_examples(graph, check_data or {}):
         check_data = None
     data = Measured(check_data or samples, check.origin(calibration, check_data))
     if asked.max_drop is None:
@@ -189,22 +191,27 @@ def _within_drop(
     return found
 
 
-def _samples(graph: Graph, data: Mapping[str, Array] | None) -> dict[str, Array]:
+def _samples(
+    graph: Graph,
+    data: Mapping[str, Array] | None,
+    examples: Callable[[int], Sequence[Mapping[str, Array]]],
+) -> dict[str, Array]:
     """The data that was given, else random examples."""
     if data:
         check.check_data(graph, data, "calibration")
         return dict(data)
-    parts = check.sample_inputs(graph, EXAMPLES)
-    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    parts = examples(EXAMPLES)
+    firsts = {v.shape[:1] for v in graph.inputs}
+    join = np.concatenate if len(firsts) == 1 and () not in firsts else np.stack
+    return {name: join([p[name] for p in parts]) for name in parts[0]}
 
 
-def _are_rows(graph: Graph, data: Mapping[str, Array]) -> bool:
-    """Whether data are examples along first axes, as samples are, and not whole inputs."""
-    given = [(v, data.get(v.name or "")) for v in graph.inputs]
-    return (
-        all(a is not None and a.ndim == v.rank for v, a in given)
-        and len({len(a) for _, a in given if a is not None}) == 1
-    )
+def _are_examples(graph: Graph, data: Mapping[str, Array]) -> bool:
+    """Whether data are as many examples of each input, or whole inputs."""
+    given = [(v.rank, data.get(v.name or "")) for v in graph.inputs]
+    arrays = [(rank, a) for rank, a in given if a is not None]
+    whole = any(a.ndim > rank for rank, a in arrays)
+    return len(arrays) == len(given) and (whole or len({len(a) for _, a in arrays}) == 1)
 
 
 def _rows(noise: Sequence[Any]) -> list[dict[str, Any]]:

@@ -18,6 +18,14 @@ from lite_runtime.files import read_file
 Source = str | Path | bytes | Model | Any  # or a torch.export.ExportedProgram
 
 
+# What else people have, by its first bytes, and what to do with it.
+OTHERS = {
+    b"\x89HDF\r\n": "a file of HDF5, as of Keras; save the model as TFLite or ONNX",
+    b"\x80\x02": "a pickle, as of PyTorch's weights; export the model (torch.onnx.export)",
+    b"\x1f\x8b": "a file of gzip; unpack it first",
+}
+
+
 def program_of(source: Source, asked: Options) -> Any:
     """The program of torch.export that the source is, or None."""
     if is_program(source):
@@ -36,6 +44,9 @@ def read(source: Source, asked: Options) -> tuple[Model, str, int]:
     data = bytes_of(source) or b""
     if len(data) < 16:
         raise ConvertError(f"{name_of(source)}: {len(data)} bytes; too short for any model")
+    others = [text for mark, text in OTHERS.items() if data.startswith(mark)]
+    if asked.kind is None and others:
+        raise ConvertError(f"{name_of(source)}: {others[0]}")
     kind = kind_of(data) if asked.kind in (None, "pt2") else asked.kind
     if kind == "ms":
         if asked.shapes or asked.outputs:

@@ -14,7 +14,9 @@ from ir.errors import ShapeError
 from ir.graph import Array, Graph, Model, Value
 from ir.symbol import evaluate
 
-Samples = Mapping[str, Array]  # arrays by input name, examples along axis 0
+# Arrays by input name: examples along axis 0 or, with an axis more than the input, whole inputs
+# along that, which may be states, shapes or single numbers.
+Samples = Mapping[str, Array]
 BATCH = 32
 BATCH_BYTES = 256 << 20  # of watched values, so that a batch of large images is a smaller one
 
@@ -114,6 +116,9 @@ def _batches(
     names = [v.name or "" for v in graph.inputs]
     if missing := [n for n in names if n not in samples]:
         raise ShapeError(f"calibration: no samples for input {missing}; have {sorted(samples)}")
+    if any(samples[v.name or ""].ndim > v.rank for v in graph.inputs):
+        yield from _whole(graph, samples, most)
+        return
     counts = {len(samples[n]) for n in names}
     if len(counts) != 1 or 0 in counts:
         raise ShapeError(f"calibration: {sorted(counts)} examples; want one number above 0 for all")
@@ -129,3 +134,20 @@ def _batches(
             v.name or "": samples[v.name or ""][at : at + size].astype(v.dtype.numpy)
             for v in graph.inputs
         }
+
+
+def _whole(graph: Graph, samples: Samples, most: int | None) -> Iterator[dict[str, Array]]:
+    """One run after the other: whole inputs, beside as many examples as the model takes at once."""
+    sizes = [v.shape[0] for v in graph.inputs if v.rank]
+    size = max((d for d in sizes if isinstance(d, int)), default=1)
+    steps = {v: 0 if samples[v.name or ""].ndim > v.rank else size for v in graph.inputs}
+    count = min(len(samples[v.name or ""]) // (step or 1) for v, step in steps.items())
+    if not count:
+        raise ShapeError("calibration: 0 whole inputs; want one at least")
+    for i in range(min(count, most or count)):
+        batch = {}
+        for v, step in steps.items():
+            array = samples[v.name or ""]
+            chosen = array[i * step : (i + 1) * step] if step else array[i]
+            batch[v.name or ""] = np.asarray(chosen, v.dtype.numpy)
+        yield batch

@@ -26,10 +26,12 @@ from ir.op import OPS
 from ir.ops import OUTPUT_AXIS
 from ir.ops.activation import Activation, activate, activation_of
 from ir.passes.rewrite import fixed_like, rewrite, uses
+from ir.walk import walk
 
 CLAMPS = (Activation.none, Activation.relu, Activation.relu6)  # that the stored result's bounds do
 BIAS_STEP = 2**-12  # of one in the stored result: how fine the bias of a channel of zeros is
 LEAST_MULTIPLIER = np.float16(2**-23)  # kernels' short way shifts no farther (int8/rescale.h)
+INSIDE = "layers in branches and loops have no smaller arithmetic, only smaller weights"
 MOVES = ("reshape", "transpose", "max_pool2d", "slice", "broadcast_to")  # same scale in and out
 
 
@@ -79,8 +81,8 @@ class Calibrated:
         Raises GraphError for a pattern that matches nothing.
         """
         check_patterns(self.graph, keep_float)
-        walk = _Quantizer(self, keep_float, keep)
-        return Quantized(self.graph, walk.run(), walk.stored, walk.unfit)
+        made = _Quantizer(self, keep_float, keep)
+        return Quantized(self.graph, made.run(), made.stored, made.unfit)
 
 
 def quantize(
@@ -129,7 +131,7 @@ def calibrated(
 
 def check_patterns(graph: Graph, keep_float: Sequence[str]) -> None:
     """Raise GraphError for a pattern that matches no node or weight."""
-    names = {n for node in graph.nodes for n in names_of(node)}
+    names = {n for g in walk([graph]) for node in g.nodes for n in names_of(node)}
     for pattern in keep_float:
         if not any(fnmatchcase(n, pattern) for n in names):
             raise GraphError(f"keep_float: no node or weight matches {pattern!r}")
@@ -166,6 +168,8 @@ class _Quantizer:
     def run(self) -> Graph:
         for node in self.graph.nodes:
             made = None if self.stays_float(node) else self.tried(node)
+            if any(n.op.name in OUTPUT_AXIS for g in walk(node.subgraphs()) for n in g.nodes):
+                self.unfit[node] = INSIDE
             if made is None:
                 inputs = [v and self.as_float(v) for v in node.inputs]
                 results = node.op.node(inputs, node.attrs, node.source).results

@@ -88,7 +88,7 @@ def accuracy(answers: Array, labels: Array) -> float:
 def answers(graph: Graph, samples: Samples) -> Array:
     """The graph's first output on all samples."""
     seen = watch(graph, graph.outputs[:1], samples)
-    return np.concatenate([a for (a,) in seen])
+    return np.concatenate([np.atleast_1d(a) for (a,) in seen])
 
 
 def against(labels: Array | None, reference: Graph, samples: Samples) -> tuple[Score, float]:

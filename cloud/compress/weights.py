@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
@@ -60,21 +61,40 @@ def compressed_weights(
     Nodes in `keep`, and those whose source or weight matches a pattern of `keep_float`, keep
     theirs. With 8 and 4 bits so do depthwise convolutions, whose weights are few, and vectors; of
     4 bits the smallest weights have 8, for they cost little and the first layers are among them.
-    Raises GraphError for a pattern that matches nothing.
+    So are those in branches and loops. Raises GraphError for a pattern that matches nothing.
     """
     check_patterns(graph, keep_float)
     walk = store or WeightStore(scheme, exactly, rounding)
     walk.spare_small(graph)
     stored: dict[Value, Value] = {}
+    inside: dict[Graph, Graph] = {}
 
-    def change(node: Node, inputs: Sequence[Value | None]) -> Value | None:
-        kept = node in keep or any(fnmatchcase(n, p) for n in names_of(node) for p in keep_float)
-        y = None if kept or len(node.results) != 1 else walk.changed(node, inputs)
-        if y is not None:
-            stored[node.results[0]] = y
-        return y
+    def change(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value] | None:
+        if node in keep or any(fnmatchcase(n, p) for n in names_of(node) for p in keep_float):
+            return None
+        attrs = {k: compressed(a) for k, a in node.attrs.items()}
+        if any(attrs[k] is not a for k, a in node.attrs.items()):
+            return node.op.node(inputs, attrs, node.source).results
+        y = walk.changed(node, inputs) if len(node.results) == 1 else None
+        return None if y is None else (y,)
 
-    new = rewrite(graph, change)
+    def compressed(attr: Any) -> Any:
+        if not isinstance(attr, Graph):
+            return attr
+        if attr not in inside:
+            new = rewrite(attr, change)
+            same = all(a is b for a, b in zip(new.nodes, attr.nodes, strict=False))
+            inside[attr] = attr if same and len(new.nodes) == len(attr.nodes) else new
+        return inside[attr]
+
+    def told(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value] | None:
+        made = change(node, inputs)
+        pairs = zip(node.results, made or (), strict=False)
+        floats = [(v, y) for v, y in pairs if v.dtype is DType.f32]
+        stored.update(floats[:1])
+        return made
+
+    new = rewrite(graph, told)
     return Quantized(graph, new, {v: Stored(y, 1.0, 0) for v, y in stored.items()})
 
 

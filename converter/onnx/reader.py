@@ -29,6 +29,7 @@ from converter.onnx.ends import read_input, read_result
 from converter.onnx.functions import all_nodes, graphs_of, written_out
 from converter.onnx.rules import RULES, Names, Reader
 from converter.onnx.rules.common import READING
+from converter.onnx.types import KINDS, check_order, kind_of_value, kinds_of_results, wrapped
 from converter.onnx.unsupported import Problems, operator_of
 from ir.dtype import ElementError
 from ir.graph import Graph, Model, Weight
@@ -79,6 +80,8 @@ def _read(proto: Any, shapes: Shapes, outputs: Sequence[str], fixed: Mapping[str
     if unknown := shapes.keys() - given.keys() - {v.name for v in inputs}:
         raise ConvertError(f"no input {sorted(unknown)}; has {[v.name for v in inputs]}")
     env |= {name: item for name, (_, item) in given.items()}
+    env.kinds |= {v.name: kind_of_value(v) for v in graph.input}
+    env.kinds |= {t.name: KINDS.get(t.data_type) for t in graph.initializer}
     reader.found.names |= {s for v in inputs for d in v.shape for s in symbols(d)}
     for i, node in nodes:
         problems.attempt(i, node, partial(_apply, reader, node, i, env))
@@ -160,6 +163,7 @@ def _read_into(reader: Reader, graph: Any, names: Names) -> None:
     """Read the nodes of a graph inside; `names` has its inputs, and finds those of the outside."""
     onnx = import_onnx()
     names |= {"": None} | {t.name: _initializer(onnx, t) for t in graph.initializer}
+    names.kinds |= {t.name: KINDS.get(t.data_type) for t in graph.initializer}
     problems = Problems(RULES, DOMAINS)
     for i, node in enumerate(graph.node):
         problems.attempt(i, node, partial(_apply, reader, node, i, names))
@@ -170,15 +174,22 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
     """Put what the node's rule makes of its inputs under the names of its outputs."""
     onnx = import_onnx()
     where = f"node {number} {node.op_type} {node.name!r}"
-    outer, reader.names = reader.names, env
+    outer, reader.names = (reader.names, reader.kinds), env
     token = READING.set(reader)
     try:
         attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
         inputs = [env.find(name) for name in node.input]
         reader.results = len(node.output)
+        reader.kinds = given = [env.kind(name) for name in node.input]
+        reader.inner_kinds = []
+        check_order(node.op_type, given, inputs)
         with from_source(node.name or where):
             out = RULES[operator_of(node, DOMAINS)](reader, attrs, *inputs)
+            results = out if _is_many(out) else (out,)
+            kinds = kinds_of_results(onnx, node, reader.opset, given, reader.inner_kinds)
+            named = list(zip(node.output, results, kinds, strict=False))
+            ends = {name: wrapped(node.op_type, item, kind) for name, item, kind in named if name}
     except ConvertError as e:
         raise type(e)(f"{where}: {e}") from None
     except ElementError as e:
@@ -188,11 +199,14 @@ def _apply(reader: Reader, node: Any, number: int, env: Names) -> None:
         raise ConvertError(f"{where}: {type(e).__name__}: {reason}") from e
     finally:
         READING.reset(token)
-        reader.names = outer
-    results = out if isinstance(out, (tuple, list)) and not isinstance(out, Items) else (out,)
-    named = zip(node.output, results, strict=False)
-    ends = {name: item for name, item in named if name}
+        reader.names, reader.kinds = outer
     env |= zip(ends, reader.name_nodes([*ends.values()], node.name or where), strict=True)
+    env.kinds |= {name: kind for name, _, kind in named}
+
+
+def _is_many(out: Any) -> bool:
+    """Whether a rule gave several results, and no sequence, which is one."""
+    return isinstance(out, (tuple, list)) and not isinstance(out, Items)
 
 
 def _initializer(onnx: Any, tensor: Any) -> Item:

@@ -17,6 +17,7 @@ HINTS = {
     "RegexFullMatch": f"models hold no text: {CUT}",
     "StringConcat": f"models hold no text: {CUT}",
     "StringSplit": f"models hold no text: {CUT}",
+    "ConstantFill": "ONNX took it back before it was one of its own: export with opset 9 or later",
     "ImageDecoder": f"decode images before: {CUT}",
 }
 DOMAIN_HINTS = {

@@ -40,7 +40,8 @@ TYPES = {
 }  # fmt: skip
 INT4, RESOURCE = 17, 13
 TYPE_NAMES = {5: "strings", 8: "complex64", 11: "complex128", 12: "uint64", 14: "variants",
-              18: "bfloat16", 19: "int2", 20: "uint4"}  # fmt: skip
+              18: "bfloat16", 19: "int2", 20: "uint4", 21: "float8_e4m3fn",
+              22: "float8_e5m2"}  # fmt: skip
 
 ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bit"}
 

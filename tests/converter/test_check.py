@@ -221,6 +221,12 @@ def test_seconds_that_no_alarm_takes_are_refused() -> None:
         Options(check_seconds=2**31)
 
 
+@pytest.mark.parametrize("tol", [-1e-4, float("nan"), float("inf")])
+def test_a_tolerance_that_agrees_with_anything_or_nothing_is_refused(tol: float) -> None:
+    with pytest.raises(ConvertError, match=f"tol is {tol}, want a finite number of at least 0"):
+        Options(tol=tol)
+
+
 def test_a_source_that_never_ends_is_stopped_and_said_so() -> None:
     with pytest.raises(SourceTimeout, match="runs for more than 1 s on ONNX Runtime"):
         in_a_child("ONNX Runtime", lambda: time.sleep(60), 1)

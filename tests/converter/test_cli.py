@@ -141,6 +141,7 @@ def test_shapes_outputs_and_real_check_data(
         ["m.ms"],
         ["m.onnx", "--tol", "nan"],
         ["m.onnx", "--tol=-1"],
+        ["m.onnx", "--tol", "inf"],
         ["m.onnx", "--check", "²"],
         ["m.onnx", "--check", "9" * 5000],
         ["m.onnx", "--report", "m.onnx"],

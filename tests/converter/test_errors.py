@@ -62,6 +62,13 @@ def test_an_operator_of_another_domain_is_named_with_it(tmp_path: Path) -> None:
         (bytes(100), "not an ONNX model"),
         (b"\x1c\x00\x00\x00TFL3" + bytes(100), "not a TFLite model"),
         (b"\x1c\x00\x00\x00MSPN" + bytes(100), "108 bytes without"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "a file of HDF5, as of Keras; save the model as"),
+        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." * 9, "export the model"),
+        (b"\x1f\x8b\x08\x00" + bytes(100), "a file of gzip; unpack it first"),
+        (one("Nothing", (2, 3)), "unsupported operators: Nothing"),
+        (one("MatMul", (2, 5), {"w": np.full((5, 3), np.nan)}), "initializer 'w': 15 of 15"),
+        (one("Relu", (2, 3), opset=99), "opset 99: onnx "),
+        (one("Softmax", (2, 3), axis=7), "node 0 Softmax '': "),
     ],
 )
 def test_a_file_that_is_no_model_is_refused(content: bytes, wanted: str, tmp_path: Path) -> None:

@@ -146,6 +146,38 @@ def test_a_counted_loop_collects_as_many_rows_as_its_bound_says(tmp_path: Path) 
     agrees(model, tmp_path / "m.ms", *feeds)
 
 
+@pytest.mark.parametrize("ends", ["no turns", "false", "a bound"])
+@pytest.mark.parametrize("sizes", [[2, 3], ["rows", "columns"]])
+def test_a_loop_of_no_turns_collects_nothing(
+    ends: str, sizes: list[object], tmp_path: Path
+) -> None:
+    info = onnx.helper.make_tensor_value_info
+    body = inner(
+        [("Add", ["v", "v"], ["w"], {}), ("ReduceMax", ["w"], ["m"], {"keepdims": 0}),
+         ("Less", ["m", "bound"], ["again"], {}), ("Identity", ["w"], ["k"], {})],
+        {"i": "i", "c": "b", "v": "f"}, ["again", "w", "k"],
+    )  # fmt: skip
+    body.output[2].CopyFrom(info("k", TensorProto.FLOAT, sizes))
+    inputs = {"x": ("f", sizes), "bound": ("f", list[object]())}
+    arrays: dict[str, np.ndarray] = {"n": np.array(3 * (ends == "false"))}
+    if ends == "a bound":
+        inputs["n"] = ("i", [])
+        arrays = {}
+    if ends == "false":
+        arrays["never"] = np.array(False)
+    condition = "never" if ends == "false" else ""
+    nodes: Nodes = [("Loop", ["n", condition, "x"], ["y", "ys"], {"body": body})]
+    source = made(nodes, inputs, ["y", "ys"], arrays).SerializeToString()
+    x, bound = floats(2, 3), np.array(9, np.float32)
+    feed = {"x": x, "bound": bound} | ({"n": np.array(0)} if ends == "a bound" else {})
+    data = {name: a[None] for name, a in feed.items()}
+    assert convert(source, tmp_path / "m.ms", check_data=data).reference == "ONNX Runtime"
+    got = lite.load(tmp_path / "m.ms").run(feed, entry="infer")
+    np.testing.assert_array_equal(got["y"], x)
+    assert got["ys"].shape[0] == 0
+    assert got["ys"].ndim == 3
+
+
 def test_state_may_grow_from_turn_to_turn(tmp_path: Path) -> None:
     body = inner(
         [("Concat", ["v", "row"], ["w"], {"axis": 0}), ("Identity", ["c"], ["d"], {})],

@@ -1,4 +1,5 @@
-"""Integers of 64 bits that 32 do not hold, and integers of 16, against ONNX Runtime."""
+"""Types that are computed with in wider ones, and integers of 64 bits that 32 do not hold, against
+ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import lite_runtime as lite
-from converter import convert
+from converter import ConvertError, convert
 from ir.graph import Array
 
 I64 = TensorProto.INT64
@@ -136,3 +137,114 @@ def test_results_of_int16_are_int16(tmp_path: Path, kind: str) -> None:
 def test_a_cast_to_int16_wraps_around(tmp_path: Path) -> None:
     data = built("Cast", {"x": (TensorProto.INT32, [3])}, {"y": I16}, to=I16)
     both(data, tmp_path / "m.ms", {"x": np.array([1, 70000, -40000], np.int32)})
+
+
+N = helper.make_node
+LARGE = i64(1, -5, -(2**15), 2**15 - 1, 70001, 123456789)
+NARROW = {n: int(getattr(TensorProto, n.upper())) for n in ("int16", "uint16", "uint32", "uint64")}
+
+
+def between(
+    nodes: list[onnx.NodeProto], kind: str, known: dict[str, Array], to: int = I64
+) -> bytes:
+    """Nodes from `a`, which is x as a narrow type, to `b`, which is y as a wide one."""
+    ends = [N("Cast", ["x"], ["a"], to=NARROW[kind]), *nodes, N("Cast", ["b"], ["y"], to=to)]
+    graph = helper.make_graph(
+        ends, "test", [helper.make_tensor_value_info("x", I64, [6])],
+        [helper.make_tensor_value_info("y", to, None)],
+        [onnx.numpy_helper.from_array(a, n) for n, a in known.items()],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return made.SerializeToString()  # type: ignore[no-any-return]
+
+
+OPERATORS = "Add", "Sub", "Mul", "Div", "Mod", "Max", "Abs", "Sign", "BitwiseNot", "BitShift"
+MISSING = {("int16", "BitShift"), ("int16", "Max"), ("uint16", "Max")}  # in ONNX Runtime
+
+
+@pytest.mark.parametrize(
+    ("kind", "operator"),
+    [(k, o) for k in ("int16", "uint16", "uint32") for o in OPERATORS if (k, o) not in MISSING],
+)
+def test_narrow_integers_wrap_around_in_the_middle_of_a_model(
+    kind: str, operator: str, tmp_path: Path
+) -> None:
+    known = {"c": np.array([3, 2, 7, 2, 300, 5], kind)}
+    alone = operator in ("Abs", "Sign", "BitwiseNot")
+    attrs = {"direction": "LEFT"} if operator == "BitShift" else {}
+    nodes = [
+        N("Add", ["a", "c"], ["s"]),
+        N(operator, ["s"] if alone else ["s", "c"], ["t"], **attrs),
+        N("Mul", ["t", "t"], ["u"]),
+        N("Div", ["u", "c"], ["b"]),
+    ]
+    both(between(nodes, kind, known), tmp_path / "m.ms", {"x": LARGE})
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_narrow_integers_wrap_around_in_a_loop(declared: bool, tmp_path: Path) -> None:
+    info = helper.make_tensor_value_info
+    short, yes = [TensorProto.INT16, [6]], [TensorProto.BOOL, []]
+    results = [("on", yes), ("u", short), ("row", short)]
+    body = helper.make_graph(
+        [N("Mul", ["s", "s"], ["t"]), N("Add", ["t", "a"], ["u"]), N("Identity", ["go"], ["on"]),
+         N("Sub", ["u", "s"], ["row"])],
+        "body",
+        [info("i", I64, []), info("go", *yes), info("s", *short if declared else [I16, None])],
+        [info(n, *kind) if declared else onnx.ValueInfoProto(name=n) for n, kind in results],
+    )  # fmt: skip
+    nodes = [
+        N("Loop", ["n", "", "a"], ["last", "rows"], body=body),
+        N("Mul", ["last", "rows"], ["all"]),
+        N("Div", ["all", "c"], ["b"]),
+    ]
+    known = {"n": np.array(3), "c": np.array([3, 2, 7, 2, 300, 5], np.int16)}
+    both(between(nodes, "int16", known), tmp_path / "m.ms", {"x": LARGE})
+
+
+def test_the_largest_of_int16_are_chosen(tmp_path: Path) -> None:
+    known = {"k": np.array([3])}
+    data = between([N("TopK", ["a", "k"], ["b", "places"])], "int16", known)
+    both(data, tmp_path / "m.ms", {"x": LARGE})
+    ends = {"v": I16, "i": I64}
+    data = built("TopK", {"x": (I16, [4]), "k": (I64, [1])}, ends, largest=0)
+    both(data, tmp_path / "n.ms", {"x": SHORT, "k": np.array([2])})
+
+
+@pytest.mark.parametrize("operator", ["Add", "Mul", "BitwiseXor"])
+def test_uint64_is_computed_modulo_its_range(operator: str, tmp_path: Path) -> None:
+    nodes = [N(operator, ["a", "c"], ["b"])]
+    known = {"c": np.array([2**63, 2, 2**64 - 1, 2, 300, 5], np.uint64)}
+    both(between(nodes, "uint64", known), tmp_path / "m.ms", {"x": LARGE})
+
+
+@pytest.mark.parametrize("operator", ["Div", "Max", "Less"])
+def test_what_depends_on_the_sign_of_uint64_is_refused(operator: str, tmp_path: Path) -> None:
+    nodes = [N(operator, ["a", "c"], ["b"])]
+    known = {"c": np.array([2**63, 2, 2**64 - 1, 2, 300, 5], np.uint64)}
+    with pytest.raises(ConvertError, match="uint64 are not computed with; want int64"):
+        convert(between(nodes, "uint64", known), tmp_path / "m.ms")
+
+
+# Ties, what becomes infinite, numbers below the smallest normal one, and what is no number.
+ODD = np.float32([
+    1.00390625, 1.01171875, 3.4e38, -3.3999e38, 1e-40, np.nan, np.inf, -np.inf, 0.1, -0.0, 65520,
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT16"])
+@pytest.mark.parametrize("like", [False, True])
+def test_casts_to_16_bits_round_to_even_ones(kind: str, like: bool, tmp_path: Path) -> None:
+    number = getattr(TensorProto, kind)
+    known = [helper.make_tensor("like", number, [1], [1.0])] if like else []
+    first = N("CastLike", ["x", "like"], ["h"]) if like else N("Cast", ["x"], ["h"], to=number)
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [first, N("Cast", ["h"], ["y"], to=TensorProto.FLOAT)], "test",
+        [info("x", TensorProto.FLOAT, [11])], [info("y", TensorProto.FLOAT, [11])], known,
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    convert(made.SerializeToString(), tmp_path / "m.ms", check_data={"x": ODD[None]})
+    with np.errstate(over="ignore"):
+        want = ODD.astype(helper.tensor_dtype_to_np_dtype(number)).astype(np.float32)
+    np.testing.assert_array_equal(lite.load(tmp_path / "m.ms").run(ODD), want)

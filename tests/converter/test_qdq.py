@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime as ort
 import pytest
 from onnxruntime import quantization
@@ -145,8 +146,11 @@ def test_weights_of_a_product_of_integers_stay_int8(tmp_path: Path) -> None:
     quantization.quantize_dynamic(tmp_path / "net.onnx", tmp_path / "small.onnx")
     report = convert(tmp_path / "small.onnx", tmp_path / "m.ms")
     assert report.target_bytes < report.source_bytes + 4000
-    assert report.worst is not None
-    assert report.worst.rms < 1e-5
+    x = RNG.standard_normal((4, 64)).astype(np.float32)
+    # ONNX Runtime's products saturate on processors that have no other instruction for them.
+    (want,) = onnx.reference.ReferenceEvaluator(str(tmp_path / "small.onnx")).run(None, {"x": x})
+    got = lite.load(tmp_path / "m.ms").run(x)
+    assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
 
 
 @pytest.mark.parametrize("each", [False, True])

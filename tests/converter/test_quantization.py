@@ -15,7 +15,9 @@ from converter import ConvertError, convert
 from converter.cli import main
 from ir import model_file
 from ir.dtype import DType
+from ir.graph import Array
 from tests.converter.conftest import Exported, samples
+from tests.converter.onnx_graphs import Node, inner, model
 from tests.converter.torch_models import export, quiet
 
 
@@ -250,21 +252,112 @@ def test_a_calibration_that_cuts_is_refused_for_16_bits(tmp_path: Path) -> None:
         convert(source, tmp_path / "m.ms", quantize="int16", calibrate="kl")
 
 
+def stateful() -> bytes:
+    """y = x w times a rate, which is one number, and a state that is not as long as x."""
+    rng = np.random.default_rng(0)
+    w = {"w": rng.standard_normal((16, 24)).astype(np.float32)}
+    nodes: list[Node] = [
+        ("MatMul", ["x", "w"], ["a"], {}), ("Mul", ["a", "rate"], ["y"], {}),
+        ("ReduceSum", ["y"], ["b"], {"keepdims": 0}), ("Add", ["state", "b"], ["next"], {}),
+    ]  # fmt: skip
+    return model(nodes, {"x": ("n", 16), "rate": (), "state": (2, 1, 4)}, ["y", "next"], w)
+
+
+def whole(count: int, seed: int) -> dict[str, Array]:
+    """Whole inputs of it, of five examples each."""
+    rng = np.random.default_rng(seed)
+    shapes = {"x": (count, 5, 16), "rate": (count,), "state": (count, 2, 1, 4)}
+    return {name: rng.uniform(0.5, 1, s).astype(np.float32) for name, s in shapes.items()}
+
+
+MEASURED = {
+    "calibration": "6 inputs of the calibration data", "check data": "3 inputs of the check data",
+    "both": "3 inputs of the check data", "none": "8 random inputs",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [(kind, given) for kind in ("fp16", "int8-weights") for given in MEASURED]
+    + [(kind, given) for kind in ("int8", "int16") for given in ("calibration", "both")],
+)
+def test_inputs_that_are_no_examples_are_given_whole(kind: str, given: str, tmp_path: Path) -> None:
+    data = {"calibration": whole(6, 0)} if given in ("calibration", "both") else {}
+    data |= {"check_data": whole(3, 1)} if given in ("check data", "both") else {}
+    report = convert(stateful(), tmp_path / "m.ms", quantize=kind, **data)
+    assert report.agrees
+    assert report.layers[0]["sqnr_db"] > 30
+    assert report.measured_on == MEASURED[given]
+
+
+def test_no_whole_inputs_are_refused_in_one_line(tmp_path: Path) -> None:
+    none = {name: a[:0] for name, a in whole(1, 0).items()}
+    with pytest.raises(ConvertError, match="calibration: 0 examples, the model takes"):
+        convert(stateful(), tmp_path / "m.ms", quantize="int8", calibration=none)
+
+
+def branching() -> bytes:
+    """A layer, and one more in the one branch or the other."""
+    rng = np.random.default_rng(1)
+    w = {n: rng.standard_normal((64, 64)).astype(np.float32) for n in ("v", "w0", "w1")}
+    sides = [
+        inner([("MatMul", ["h", n], [f"y{n}"], {}, )], {}, [f"y{n}"]) for n in ("w0", "w1")
+    ]  # fmt: skip
+    nodes: list[Node] = [
+        ("MatMul", ["x", "v"], ["h"], {}), ("ReduceMax", ["h"], ["m"], {"keepdims": 0}),
+        ("Greater", ["m", "bound"], ["c"], {}),
+        ("If", ["c"], ["y"], {"then_branch": sides[0], "else_branch": sides[1]}),
+    ]  # fmt: skip
+    return model(nodes, {"x": ("n", 64)}, ["y"], {**w, "bound": np.array(12, np.float32)})
+
+
+@pytest.mark.parametrize(("kind", "share"), [("fp16", 0.56), ("int8-weights", 0.33)])
+def test_weights_in_branches_are_stored_smaller_too(
+    kind: str, share: float, tmp_path: Path
+) -> None:
+    convert(branching(), tmp_path / "f.ms")
+    report = convert(branching(), tmp_path / "m.ms", quantize=kind)
+    assert report.target_bytes < share * (tmp_path / "f.ms").stat().st_size
+    assert [row["op"] for row in report.layers] == ["linear", "cond"]
+    plain, small = (lite.load(tmp_path / name, threads=1) for name in ("f.ms", "m.ms"))
+    x = np.random.default_rng(2).standard_normal((4, 64)).astype(np.float32)
+    for scale in (0.1, 10):  # the one branch, and the other
+        y, want = small.run(x * np.float32(scale)), plain.run(x * np.float32(scale))
+        assert 0 < np.abs(y - want).max() < 0.05 * np.abs(want).max()
+
+
+def test_weights_in_branches_stay_float_by_name(tmp_path: Path) -> None:
+    sizes = [
+        convert(branching(), tmp_path / "m.ms", quantize="int8-weights", keep_float=k).target_bytes
+        for k in ((), ("w0",), ("w0", "w1"), ("w*", "v"))
+    ]
+    steps = np.diff(sizes)
+    assert (steps > 0.7 * 64 * 64 * 4).all()
+
+
+def test_layers_in_branches_are_told_to_stay_float(tmp_path: Path) -> None:
+    x = {"x": np.random.default_rng(3).standard_normal((16, 64)).astype(np.float32)}
+    report = convert(branching(), tmp_path / "m.ms", quantize="int8", calibration=x, tol=0.2)
+    ((_, why),) = report.unfit.items()
+    assert why == "layers in branches and loops have no smaller arithmetic, only smaller weights"
+    assert why in str(report)
+
+
 def test_a_figure_is_of_fresh_rows_where_there_are_any_and_says_so(
     exported: Exported, tmp_path: Path
 ) -> None:
     seen, fresh = samples("mlp", 40), samples("mlp", 5)
-    whole = {name: a[:, None] for name, a in fresh.items()}
+    alone = {name: a[:, None] for name, a in fresh.items()}
     found = [
         str(convert(exported("mlp"), tmp_path / "m.ms", quantize="int8-weights", **data))
         for data in (
             {}, {"calibration": seen}, {"calibration": seen, "check_data": fresh},
-            {"calibration": seen, "check_data": whole},
+            {"calibration": seen, "check_data": alone},
         )
     ]  # fmt: skip
     noise = [
         "8 random inputs", "8 inputs of the calibration data", "5 inputs of the check data",
-        "8 inputs of the calibration data",
+        "5 inputs of the check data",
     ]  # fmt: skip
     checked = ["random inputs", "inputs of the calibration data", *["inputs of the check data"] * 2]
     for text, on, origin in zip(found, noise, checked, strict=True):

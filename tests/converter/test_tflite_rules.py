@@ -12,7 +12,7 @@ from converter import convert
 from converter.errors import ConvertError
 from converter.report import Report
 from tests.converter.tflite_cases import FLOAT
-from tests.converter.tflite_graphs import T, constant, one
+from tests.converter.tflite_graphs import G, O, T, constant, file_of, one
 from tests.converter.tflite_int_cases import DENSE_W, INT8, INT16, UINT8, qw, wide
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed: pip install ai-edge-litert")
@@ -117,3 +117,28 @@ def test_numbers_of_16_bits_with_a_scale_and_no_sign_are_refused_in_one_line(
     c = replace(c, data=np.ones(4, c.dtype))
     with pytest.raises(ConvertError, match=f"{place}: uint16 with a scale, which is not supported"):
         report_of(one("MUL", [x, c], y, version=4), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(5, "strings"), (8, "complex64"), (18, "bfloat16"), (21, "float8_e4m3fn"), (99, "type 99")],
+)
+@pytest.mark.parametrize("place", ["input 'x'", "result 'y'"])
+def test_types_that_nothing_computes_with_are_named(
+    number: int, text: str, place: str, tmp_path: Path
+) -> None:
+    x, y = (T(n, (4,), number if n in place else np.float32) for n in "xy")
+    with pytest.raises(ConvertError, match=f"{place}: .*{text}, "):
+        report_of(one("CAST", [x], y, in_type=0, out_type=0), tmp_path)
+
+
+def test_a_cast_to_16_bits_wraps_around(tmp_path: Path) -> None:
+    import lite_runtime as lite
+
+    x = np.array([1, 70000, -40000], np.int32)
+    nodes = [O("CAST", ["x"], ["s"], {"in_type": 2, "out_type": 7}),
+             O("CAST", ["s"], ["y"], {"in_type": 7, "out_type": 2})]  # fmt: skip
+    tensors = [T("x", (3,), np.int32), T("s", (3,), np.int16), T("y", (3,), np.int32)]
+    report_of(file_of(G(tensors, nodes, ["x"], ["y"])), tmp_path)
+    y = lite.load(tmp_path / "m.ms", threads=1).run(x)
+    np.testing.assert_array_equal(y, x.astype(np.int16))

@@ -18,7 +18,9 @@ from tests.converter.torch_zoo import ZOO, Zoo
 
 pytestmark = pytest.mark.timeout(300)
 BY_SCRIPT = list(ZOO)
-BY_DYNAMO = ["efficientnet_lite", "deit", "bert", "whisper_decoder", "ssd", "yolo"]
+# torch.export wants recurrent layers of a fixed length, as bi_lstm has it, and two lengths that
+# have to be equal to have one name.
+BY_DYNAMO = [name for name in ZOO if name not in ("lstm", "gru", "mobilebert")]
 
 
 def exported(zoo: Zoo, module: nn.Module, path: Path, dynamo: bool) -> Path:

@@ -195,7 +195,10 @@ def test_more_memory_trains_more_and_never_more_than_there_is(
 
 
 def test_too_little_memory_says_what_the_least_is(exported: Exported, tmp_path: Path) -> None:
-    with pytest.raises(ConvertError, match=r"the bias of the last layer alone wants \d+ bytes"):
+    with pytest.raises(
+        ConvertError,
+        match=r"the bias of the last layer alone wants \d+ bytes at batch \d+; want that much",
+    ):
         convert(exported("lenet"), tmp_path / "m.ms", train=TrainSpec(memory=10))
     assert not list(tmp_path.iterdir())
 

@@ -39,7 +39,8 @@ EIGHT_BIT_VERSIONS = {
 
 @dataclass(frozen=True)
 class T:
-    """A tensor; `data` makes it a constant. One scale, or one a channel along `axis`."""
+    """A tensor; `data` makes it a constant. One scale, or one a channel along `axis`. `dtype`: what
+    numpy calls it, or the number in a file."""
 
     name: str
     shape: tuple[int, ...]
@@ -115,7 +116,9 @@ class _Writer:
         ])  # fmt: skip
 
     def tensor(self, t: T) -> int:
-        number = 13 if t.dtype == RESOURCE else TYPE_NUMBERS[np.dtype(t.dtype)]
+        number = 13 if t.dtype == RESOURCE else t.dtype
+        if not isinstance(number, int):
+            number = TYPE_NUMBERS[np.dtype(t.dtype)]
         buffer = 0
         if t.data is not None:
             data = np.ascontiguousarray(t.data, t.dtype).tobytes()

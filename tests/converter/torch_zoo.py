@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tests.converter.torch_bottlenecks import MobileBert, resnet50
+from tests.converter.torch_detectors import Letterbox, Yolo5, Yolo8, yolo11
 from tests.converter.torch_models import Head, conv_norm, randomised
 
 
@@ -395,6 +397,12 @@ ZOO = {
     "ssd": Zoo(Ssd, IMAGE, BATCH),
     "ssd_kept": Zoo(lambda: Ssd(most=20), IMAGE, batch=1),
     "yolo": Zoo(Yolo, IMAGE),
+    "yolo5": Zoo(Yolo5, IMAGE, BATCH),
+    "yolo8": Zoo(Yolo8, IMAGE, BATCH),
+    "yolo11": Zoo(yolo11, IMAGE, BATCH),
+    "yolo8_letterbox": Zoo(lambda: Letterbox(Yolo8()), {"x": (3, 48, 64)}),
+    "resnet50": Zoo(resnet50, IMAGE, BATCH),
+    "mobilebert": Zoo(MobileBert, TOKENS, {"tokens": (0, 1), "mask": (0, 1)}),
     "lstm": Zoo(lambda: Spotter(nn.LSTM), {"x": (9, 10)}, {"x": (1,)}),
     "gru": Zoo(lambda: Spotter(nn.GRU), {"x": (9, 10)}, {"x": (1,)}),
     "bi_lstm": Zoo(lambda: Spotter(nn.LSTM, both=True), {"x": (9, 10)}),

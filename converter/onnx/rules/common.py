@@ -17,7 +17,18 @@ RULES: dict[str, Rule] = {}
 
 
 class Names(dict[str, Item]):
-    """What the names in a graph stand for."""
+    """What the names in a graph stand for, and which of them are computed in a wider type."""
+
+    def __init__(self, outer: Names | None = None) -> None:
+        super().__init__()
+        self.outer = outer
+        self.kinds: dict[str, str | None] = {}  # as in converter/onnx/types.py
+
+    def kind(self, name: str) -> str | None:
+        """The type that the model itself has for a name, where another is computed in."""
+        if name in self or self.outer is None:
+            return self.kinds.get(name)
+        return self.outer.kind(name)
 
     def find(self, name: str) -> Item:
         """Raises ConvertError for a name that nothing has yet."""
@@ -34,6 +45,8 @@ class Reader(Arranger):
     read_into: Callable[[Reader, Any, Names], None]  # the nodes of a graph inside
     names: Names = field(default_factory=Names)  # of the graph that is read
     results: int = 1  # of the node that is read
+    kinds: list[str | None] = field(default_factory=list)  # of its inputs: `Names.kind`
+    inner_kinds: list[str | None] = field(default_factory=list)  # of what a graph in it gives
 
     def inside(self) -> Reader:
         """The reader of a graph inside, which may bind sizes of its own."""

@@ -18,6 +18,7 @@ from converter.onnx.rules.branches import Kind, joined, single
 from converter.onnx.rules.common import Reader, rule
 from converter.onnx.rules.found import first_rows, fitted
 from converter.onnx.rules.scopes import Scope, Traced, trace
+from converter.onnx.types import kind_of_value
 from ir.bound import bound_in
 from ir.dtype import DType
 from ir.graph import Constant, Graph, Value
@@ -36,6 +37,10 @@ FOREVER = 2**31 - 1  # turns: a larger bound is none
 def loop(
     reader: Reader, attrs: dict[str, Any], turns: Item, condition: Item, *initial: Item
 ) -> list[Item]:
+    if _never_turns(turns, condition):
+        rows = attrs["body"].output[1 + len(initial) :]
+        reader.inner_kinds = [None, *reader.kinds[2:], *map(kind_of_value, rows)]
+        return [*initial, *map(_no_rows, rows)]
     lists = [i for i, v in enumerate(initial) if isinstance(v, Items)]
     if any(len(initial[i]) for i in lists):  # type: ignore[arg-type]
         raise ConvertError("a sequence with elements goes into a loop; want an empty one")
@@ -48,6 +53,28 @@ def loop(
     for i, v in zip(lists, rows, strict=True):
         results.insert(i, Items(rows=v))
     return results
+
+
+def _never_turns(turns: Item, condition: Item) -> bool:
+    """Whether a loop is known to end before its first turn."""
+    return (_is_known(turns) and int(np.asarray(turns).reshape(())) <= 0) or (
+        _is_known(condition) and not np.all(condition)
+    )
+
+
+def _is_known(item: Item) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype != object
+
+
+def _no_rows(info: Any) -> Item:
+    """What is collected in no turn; sizes that are not declared are 0, as ONNX Runtime has them."""
+    import onnx
+
+    kind = info.type.tensor_type
+    if not kind.HasField("shape"):
+        raise ConvertError(f"{info.name!r} is collected in no turn; want its shape declared")
+    dims = (0, *(d.dim_value for d in kind.shape.dim))
+    return np.zeros(dims, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 
 def _settled(

@@ -10,6 +10,7 @@ import numpy as np
 from converter.errors import ConvertError
 from converter.items import Item, as_type, as_value, compute, narrow, number, settled
 from converter.onnx.rules.common import RULES, Reader, Rule, rule
+from converter.onnx.types import numpy_of
 from ir.dtype import DType
 from ir.graph import Value
 from ir.op import OPS, Op
@@ -83,7 +84,17 @@ def identity(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
 def cast_(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
     import onnx
 
-    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(attrs["to"]))
+    return _in_type(x, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(attrs["to"])))
+
+
+@rule("CastLike")
+def cast_like(reader: Reader, attrs: dict[str, Any], x: Item, like: Item) -> Item:
+    kind = reader.kinds[1]
+    return _in_type(x, _dtype(like).numpy if kind is None else numpy_of(kind))
+
+
+def _in_type(x: Item, dtype: np.dtype[Any]) -> Item:
+    """x in a type, or in the one that is computed in, rounded where that holds more."""
     if isinstance(x, np.ndarray):
         x = settled(x)
         if x.dtype != object:
@@ -91,17 +102,22 @@ def cast_(_: Reader, attrs: dict[str, Any], x: Item) -> Item:
         if dtype.kind in "iu":
             return x
         x = as_value(x)
-    if dtype.name in ("float16", "float64"):  # computed as float32, but rounded where that is less
-        half = compute(cast, x, to=DType.f16) if dtype.itemsize == 2 else x
-        return as_type(half, DType.f32)  # type: ignore[no-any-return]
-    if dtype == np.int16:  # computed as int32, but wraps around as it does
-        return cast(cast(as_type(x, DType.i32), to=DType.i16), to=DType.i32)  # type: ignore[no-any-return]
+    if dtype == np.uint64 and _dtype(x).is_float:
+        raise ConvertError("elements of uint64 are not computed with; want int64")
+    if dtype == np.float16:
+        x = compute(cast, x, to=DType.f16)
+    if dtype.name == "bfloat16":
+        return _in_bfloat16(as_type(x, DType.f32))
     return as_type(x, DType.of(narrow(np.zeros(0, dtype))))  # type: ignore[no-any-return]
 
 
-@rule("CastLike")
-def cast_like(_: Reader, attrs: dict[str, Any], x: Item, like: Item) -> Item:
-    return as_type(x, _dtype(like))  # type: ignore[no-any-return]
+def _in_bfloat16(x: Value) -> Value:
+    """x to the nearest number of 8 significant bits, halves to even ones: the upper 16 bits."""
+    bits = bitcast(x, to=DType.i32)
+    odd = compute(bitwise, compute(bitwise, bits, np.int32(16), kind="right"), np.int32(1))
+    nearest = compute(add, compute(add, bits, odd), np.int32(2**15 - 1))
+    upper = compute(bitwise, nearest, np.int32(-(2**16)))
+    return where(is_nan(x), x, bitcast(upper, to=DType.f32))  # type: ignore[no-any-return]
 
 
 @rule("BitCast")

@@ -9,6 +9,7 @@ from typing import Any
 from converter.errors import ConvertError
 from converter.items import Item, Items, as_value
 from converter.onnx.rules.common import Names, Reader
+from converter.onnx.types import kind_of_value
 from ir.graph import Constant, Graph, Value, Weight
 
 
@@ -16,14 +17,13 @@ class Scope(Names):
     """The names in a graph inside: its own, and those of the outside as inputs of its own."""
 
     def __init__(self, outer: Names, reader: Reader) -> None:
-        super().__init__()
-        self.outer = outer
+        super().__init__(outer)
         self.reader = reader
         self.captured: dict[Value, Value] = {}  # value outside -> the input that stands for it
 
     def find(self, name: str) -> Item:
-        if name in self:
-            return self[name]
+        if name in self or self.outer is None:
+            return super().find(name)
         return self._inside(self.outer.find(name))
 
     def _inside(self, item: Any) -> Any:
@@ -64,7 +64,9 @@ def trace(reader: Reader, proto: Any, given: Given) -> Traced:
     inner = reader.inside()
     scope = Scope(reader.names, inner)
     items = given(scope) if callable(given) else given
-    return Traced(scope, _read(inner, scope, proto, items))
+    traced = Traced(scope, _read(inner, scope, proto, items))
+    reader.inner_kinds = inner.inner_kinds
+    return traced
 
 
 def inline(reader: Reader, proto: Any, given: Sequence[Item] = ()) -> list[Item]:
@@ -75,12 +77,10 @@ def inline(reader: Reader, proto: Any, given: Sequence[Item] = ()) -> list[Item]
 class _Block(Names):
     """The names in a graph that is read in place."""
 
-    def __init__(self, outer: Names) -> None:
-        super().__init__()
-        self.outer = outer
-
     def find(self, name: str) -> Item:
-        return self[name] if name in self else self.outer.find(name)
+        if name in self or self.outer is None:
+            return super().find(name)
+        return self.outer.find(name)
 
 
 def _read(reader: Reader, names: Names, proto: Any, given: Sequence[Item]) -> list[Item]:
@@ -88,5 +88,11 @@ def _read(reader: Reader, names: Names, proto: Any, given: Sequence[Item]) -> li
     if len(wanted) != len(given):
         raise ConvertError(f"a graph inside takes {len(wanted)} inputs, {len(given)} are given")
     names.update(zip(wanted, given, strict=True))
+    padded = [*[None] * len(wanted), *reader.kinds]
+    kinds = padded[len(padded) - len(wanted) :]
+    names.kinds |= {
+        v.name: kind_of_value(v) or kind for v, kind in zip(proto.input, kinds, strict=True)
+    }
     reader.read_into(reader, proto, names)
+    reader.inner_kinds = [names.kind(v.name) for v in proto.output]
     return [names.find(v.name) for v in proto.output]

@@ -7,8 +7,7 @@ from functools import reduce
 import numpy as np
 
 from converter.errors import ConvertError
-from converter.items import Item, axis_of, check_count, known, number, shape_of
-from converter.tflite.options import TYPES
+from converter.items import Item, axis_of, check_count, known, number, shape_of, wrapped_around
 from converter.tflite.rules.common import (
     MOVES,
     PLAIN,
@@ -178,10 +177,10 @@ def cast(_: Reader, call: Call, x: Item) -> Item:
     if is_stored(t) and t.element == np.uint8 and t.scales is not None:
         x = compute(OPS["add"], compute(OPS["cast"], x, to="i32"), np.int32(128))
     if element is None:
-        raise ConvertError(f"a cast to {TYPES.get(call.attrs['out_type'], 'an unknown type')}")
+        raise ConvertError(f"a cast to {call.y.problem or 'a resource'}; want numbers")
     if isinstance(x, np.ndarray):
         return x if x.dtype == object else plain(x.astype(element))
-    return compute(OPS["cast"], x, to=plain_type(element).name)
+    return wrapped_around(compute(OPS["cast"], x, to=plain_type(element).name), element.name)
 
 
 def plain_type(element: np.dtype[np.generic]) -> DType:
