@@ -7,7 +7,7 @@ TOOLS := 'scikit-build-core>=1.1' 'nanobind>=3.1' nanobind-backend 'cmake>=3.25'
 NATIVE := $(shell find lite_runtime ir/model.fbs CMakeLists.txt cmake -name '*.cc' -o -name '*.h' -o -name '*.hpp' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake' -o -name 'model.fbs' 2>/dev/null)
 PACKAGES := ir cloud converter fl_server lite_runtime
 
-.PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz fuzz-protocol bench lint gen size serve clean
+.PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz fuzz-protocol drop-outs bench lint gen size serve clean
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
@@ -68,6 +68,11 @@ fuzz: setup-dev
 ROUNDS ?= 10000
 fuzz-protocol: setup-dev
 	PYTHONPATH=.:tests/fl_server $(BIN)/python tests/fl_server/fl_fuzz.py $(ROUNDS) $(FIRST)
+
+# All ways in which CLIENTS clients can vanish from a round: each gives the exact sum, or has to fail.
+CLIENTS ?= 5 6 7 8
+drop-outs: setup-dev
+	PYTHONPATH=.:tests/fl_server $(BIN)/python tests/fl_server/fl_patterns.py $(CLIENTS)
 
 lint: setup-dev
 	$(BIN)/ruff check .
