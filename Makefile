@@ -15,7 +15,7 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 endif
 
-.PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz fuzz-protocol bench lint gen size serve clean
+.PHONY: FORCE setup setup-dev demo test test-modes test-programs conformance fuzz fuzz-protocol drop-outs bench lint gen size serve clean
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
@@ -80,6 +80,11 @@ fuzz: setup-dev
 ROUNDS ?= 10000
 fuzz-protocol: setup-dev
 	PYTHONPATH=.:tests/fl_server $(BIN)/python tests/fl_server/fl_fuzz.py $(ROUNDS) $(FIRST)
+
+# All ways in which CLIENTS clients can vanish from a round: each gives the exact sum, or has to fail.
+CLIENTS ?= 5 6 7 8
+drop-outs: setup-dev
+	PYTHONPATH=.:tests/fl_server $(BIN)/python tests/fl_server/fl_patterns.py $(CLIENTS)
 
 lint: setup-dev
 	$(BIN)/ruff check .

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from fl_server.commands.operator import EXAMPLES, add_place, add_settings, local_of, show, words
-from fl_server.commands.timed import add_times, run_timed
-from fl_server.console import exit_code, key_of, parser_of, progress
+from fl_server.commands.operator import EXAMPLES, add_place, words
+from fl_server.commands.simulate import run as run_simulation
+from fl_server.console import exit_code, key_of, parser_of
 from fl_server.errors import MissingExtra, SettingsError
-from fl_server.secagg.policy import COHORT_FLOOR
-from fl_server.secagg.run import Stage
-
-_SIMULATE_EXAMPLES = """\
-  ms-simulate --devices 24 --rounds 3         a linear model over made-up data
-  ms-simulate --model model.ms --data devices/ --drop share --drop vector --json
-  ms-simulate --timed --slow 0.1 --rounds 50 --set target_cohort=4 --set max_staleness=20"""
 
 
 def serve(arguments: Sequence[str] | None = None) -> int:
@@ -37,61 +27,7 @@ def serve(arguments: Sequence[str] | None = None) -> int:
 
 def simulate(arguments: Sequence[str] | None = None) -> int:
     """ms-simulate: many devices on one machine against the real server."""
-    parser = parser_of("ms-simulate", "Many devices on one machine.", _SIMULATE_EXAMPLES)
-    parser.add_argument("--devices", type=int, default=24, help="for made-up data (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
-    parser.add_argument("--model", type=Path, metavar="M.ms", help="train this model on --data")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="one .npz for each device")
-    parser.add_argument("--epochs", type=int, default=1, help="of a device (%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=16, help="(%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of data and order (%(default)s)")
-    parser.add_argument(
-        "--drop",
-        action="append",
-        default=[],
-        choices=[stage.name.lower() for stage in Stage if stage != Stage.REVEAL],
-        help="one more device vanishes after this stage; may be repeated",
-    )
-    parser.add_argument(
-        "--hostile",
-        type=int,
-        default=0,
-        metavar="N",
-        help="devices that send opposites (%(default)s)",
-    )
-    add_settings(parser)
-    add_times(parser)
-    parser.add_argument("--json", action="store_true", help="all figures")
-
-    def work() -> int:
-        options = parser.parse_args(arguments)
-        _check_simulation(parser, options)
-        return _simulate(options)
-
-    return exit_code("ms-simulate", work)
-
-
-def _check_simulation(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Options that no simulation has are wrong usage."""
-    if not 2 <= options.devices <= 256 or options.rounds < 1:
-        given = f"{options.devices} devices and {options.rounds} rounds"
-        parser.error(f"{given}, want 2 to 256 and 1 or more")
-    if not 0 <= options.hostile <= options.devices:
-        parser.error(f"--hostile {options.hostile}: want 0 to {options.devices}, the devices")
-    if options.seed < 0:
-        parser.error(f"--seed {options.seed}: want 0 or more")
-    if options.timed and options.drop:
-        parser.error("--timed has no --drop: slow devices come late, and nobody vanishes")
-    if options.model and not options.data:
-        parser.error("--model needs --data, a folder with a .npz file for each device")
-    try:
-        from fl_server.task_settings import TaskSettings
-
-        TaskSettings.checked(name="simulated", **dict(options.set))
-    except ImportError:
-        return  # said where the server is started
-    except SettingsError as error:
-        parser.error(f"--set: {error}")
+    return exit_code("ms-simulate", lambda: run_simulation(arguments))
 
 
 def _serve_parser() -> argparse.ArgumentParser:
@@ -169,57 +105,6 @@ def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> dic
         tls_context(client_ca)
         options |= {"ssl_ca_certs": client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return options
-
-
-def _simulate(options: argparse.Namespace) -> int:
-    from fl_server.device.hostile import Flipped
-    from fl_server.device.linear import synthetic_device
-    from fl_server.device.trainer import LiteTrainer, Trainer, load_examples
-    from fl_server.device.weights import initial_weights
-    from fl_server.simulation import simulate as run
-    from fl_server.timed import Learner
-
-    trainers: list[Learner]
-    if options.model:
-        files = sorted(options.data.glob("*.npz")) if options.data else []
-        if not files:
-            raise SettingsError("--model needs --data, a folder with a .npz file for each device")
-        model = options.model.read_bytes()
-        weights = initial_weights(model, local_of(options.set))
-        trainers = [
-            LiteTrainer(load_examples(f), options.epochs, options.batch_size, options.seed + i)
-            for i, f in enumerate(files)
-        ]
-    else:
-        model, weights = b"linear", np.zeros(16, np.float32)
-        trainers = [synthetic_device(i, seed=options.seed) for i in range(options.devices)]
-    if options.timed:
-        return run_timed(options, trainers, model, weights)
-    norm = float(dict(options.set).get("clip_norm", 10.0))
-    honest = len(trainers) - options.hostile
-    players: list[Trainer] = [*trainers[:honest]]
-    players += [Flipped(trainer, norm) for trainer in trainers[honest:]]
-    stages = [Stage[name.upper()] for name in options.drop]
-    floor = min(COHORT_FLOOR, len(trainers) - len(stages))
-    if floor < COHORT_FLOOR:
-        progress(f"warning: a cohort of {floor} hides nobody; {COHORT_FLOOR} is the floor")
-    settings = {"join_s": 4, "share_s": 2, "vector_s": 3, "agree_s": 3, "reveal_s": 3}
-    result = run(
-        players,
-        model,
-        weights,
-        rounds=options.rounds,
-        cohort_floor=floor,
-        stop_after=dict(enumerate(stages)),
-        settings=settings | dict(options.set),
-        progress=progress,
-    )
-    if options.json:
-        print(json.dumps(result.figures(), indent=1))
-    else:
-        show(result.status, False)
-        print(f"{len(trainers)} devices, {result.seconds:.1f} s")
-    return 0
 
 
 def _port(text: str) -> int:

@@ -1,8 +1,9 @@
 """Many devices and the server's own rounds under a seeded model of time, without HTTP or clocks.
 
-Seconds pass only where the model says so: a device trains for as long as it takes that device, and
-each message is on its way for a while. All else is what a server and devices do: certificates,
-masks, sums, a database. The same seed gives the same seconds and the same weights.
+Seconds pass only where the model says so: a device trains for as long as it takes that device, each
+message is on its way for a while, and some devices go away in the middle of a round. All else is
+what a server and devices do: certificates, masks, sums, a database. The same seed gives the same
+seconds and the same weights, wherever the devices train.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import heapq
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,11 +23,14 @@ from fl_server import messages as wire
 from fl_server.access.clients import Caller
 from fl_server.device.trainer import Measures, Trainer
 from fl_server.errors import FlError, RoundFailed, SettingsError, StaleRound
+from fl_server.fleet.engines import Learner, begin
+from fl_server.plan.plan import Plan
 from fl_server.rounds import record
 from fl_server.secagg.client import Member, join
 from fl_server.secagg.encode import Floats, Update
 from fl_server.secagg.keys import Identity, RandomBytes
 from fl_server.secagg.policy import Memory, Policy
+from fl_server.secagg.run import Stage
 from fl_server.service import Service
 from fl_server.settings import Settings
 from fl_server.storage.weights import weights_vector
@@ -33,7 +38,7 @@ from fl_server.task_settings import TaskSettings
 
 TASK = "simulated"
 _ASK = wire.CheckIn("", 0, b"")
-_LONGEST_S = 1e6  # without a round that is finished
+_PATIENCE = 20  # so many times as long as devices train or a round is open, without one finished
 
 T = TypeVar("T")
 # What a device waits for: so many seconds, or, with None, that a round moves on.
@@ -46,7 +51,8 @@ class Times:
 
     train_s: the median device's training · spread: the standard deviation of the logarithm of a
     device's speed · slow: the share of devices that take slow_factor times as long · message_s:
-    from a device to the server or back
+    from a device to the server or back · drop: the chance that a device goes away in a round, while
+    it trains or after any stage but the last, and comes back after away_s
     """
 
     seed: int = 0
@@ -55,11 +61,16 @@ class Times:
     slow: float = 0.1
     slow_factor: float = 10.0
     message_s: float = 0.1
+    drop: float = 0.0
+    away_s: float = 600.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.drop < 1:
+            raise SettingsError(f"drop is {self.drop}, want a chance from 0 to below 1")
         if not 0 <= self.slow <= 1:
             raise SettingsError(f"slow is {self.slow}, want a share from 0 to 1")
-        if min(self.train_s, self.message_s) <= 0 or self.slow_factor < 1 or self.spread < 0:
+        seconds = self.train_s, self.message_s, self.away_s
+        if min(seconds) <= 0 or self.slow_factor < 1 or self.spread < 0:
             raise SettingsError("want seconds above 0, a slow_factor of at least 1, no less spread")
 
     def of_devices(self, count: int) -> list[float]:
@@ -73,28 +84,38 @@ class Times:
 
 @dataclass(frozen=True)
 class Point:
-    """The weights after a round: when they came, and how well they do."""
+    """The weights after a round: when they came, and how well they do.
+
+    accuracy: the share of right answers, None where examples have none · clients: whose updates are
+    in the sum · joined: who were in the round when it began
+    """
 
     seconds: float
     round: int
     loss: float
     staleness: int
+    accuracy: float | None = None
+    clients: int = 0
+    joined: int = 0
 
 
 @dataclass
 class Course:
-    """reached: the seconds after which the loss was as low as was asked for, None if never"""
+    """reached: the seconds after which the loss was as low as was asked for, None if never ·
+    gone: how often devices went away, by what they did last
+    """
 
     points: list[Point] = field(default_factory=list)
     reached: float | None = None
     failed_rounds: int = 0
+    gone: dict[str, int] = field(default_factory=dict)
+    weights: Floats | None = field(default=None, repr=False)
 
     def figures(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-class Learner(Trainer, Measures, Protocol):
-    """Trains, and tells how well weights do."""
+        """All but the weights, ready for JSON."""
+        figures = asdict(self)
+        del figures["weights"]
+        return figures
 
 
 def simulate_time(
@@ -106,42 +127,51 @@ def simulate_time(
     settings: Mapping[str, Any],
     target_loss: float = -np.inf,
     cohort_floor: int = 2,
+    test: Measures | None = None,
     progress: Callable[[Point], None] = lambda point: None,
 ) -> Course:
     """Run a task with one device for each trainer, until it ends or the loss is as low as asked.
 
-    The loss is the mean of what the devices measure of the global weights, after each round.
-    settings: fields of TaskSettings
+    After each round the loss is that of `test`, or else the mean of what the devices measure of the
+    global weights.     settings: fields of TaskSettings
     raises SettingsError, RoundFailed
     """
+    task = TaskSettings.checked(name=TASK, **settings)
+    if task.plan().is_taught:
+        raise SettingsError("modelled time has neither strategy scaffold nor local weights")
 
-    def loss(values: Floats) -> float:
-        return float(np.mean([trainer.measure(values, model).loss for trainer in trainers]))
+    def measure(values: Floats) -> tuple[float, float | None]:
+        measures = trainers if test is None else [test]
+        found = [one.measure(values, model) for one in measures]
+        loss = float(np.mean([update.loss for update in found]))
+        right = sum(update.correct for update in found)
+        return loss, right / sum(update.examples for update in found) if right else None
 
     with tempfile.TemporaryDirectory() as folder:
         world = _World(Path(folder), times, Policy(cohort_floor))
         try:
-            task = TaskSettings.checked(name=TASK, **settings)
             digest = world.service.store.put_blob(model)
             world.service.rounds.create_task(task, digest, weights)
             seconds = times.of_devices(len(trainers))
             for i, trainer in enumerate(trainers):
                 world.begin(_Device(world, i, trainer, seconds[i]).run())
-            return _follow(world, loss, target_loss, progress)
+            longest = _PATIENCE * max(task.join_s, *seconds)
+            return _follow(world, measure, target_loss, longest, progress)
         finally:
             world.service.store.close()
 
 
 def _follow(
     world: _World,
-    loss: Callable[[Floats], float],
+    measure: Callable[[Floats], tuple[float, float | None]],
     target_loss: float,
+    longest: float,
     progress: Callable[[Point], None],
 ) -> Course:
     course, rounds = Course(), world.service.rounds
     seen: set[int] = set()
     last = 0.0
-    while world.step() and world.now - last < _LONGEST_S:
+    while course.reached is None and world.step() and world.now - last < longest:
         if not world.moved:
             continue
         world.moved = False
@@ -150,22 +180,29 @@ def _follow(
                 continue
             seen.add(entry["number"])
             last = world.now
-            found = loss(rounds.weights.values(rounds.weights.latest(TASK)))
-            point = Point(world.now, entry["number"], found, entry.get("staleness", 0))
+            course.weights = rounds.weights.values(rounds.weights.latest(TASK))
+            point = _point(world.now, entry, *measure(course.weights))
             course.points.append(point)
             progress(point)
-            if found <= target_loss:
+            if point.loss <= target_loss:
                 course.reached = world.now
-        if course.reached is not None:
-            break
     task = rounds.tasks.get(TASK)
     if task.state == "failed":
         raise RoundFailed(f"the task is {task.state}: {task.error}")
     if task.state == "running" and course.reached is None:
-        raise RoundFailed(f"no device moves any more after {len(course.points)} rounds")
+        raise RoundFailed(
+            f"no device moves any more after {len(course.points)} rounds; of a round that failed "
+            "late, who has sent a vector sends no other on its weights"
+        )
     with world.service.store.read() as db:
         course.failed_rounds = record.stages(db, TASK).get("failed", 0)
+    course.gone = dict(sorted(world.gone.items()))
     return course
+
+
+def _point(now: float, entry: dict[str, Any], loss: float, accuracy: float | None) -> Point:
+    sizes = {"clients": entry["survivors"], "joined": entry["clients"]}
+    return Point(now, entry["number"], loss, entry.get("staleness", 0), accuracy, **sizes)
 
 
 class _World:
@@ -174,6 +211,7 @@ class _World:
     def __init__(self, folder: Path, times: Times, policy: Policy) -> None:
         self.now, self.times, self.policy = 0.0, times, policy
         self.moved = False
+        self.gone: Counter[str] = Counter()
         settings = Settings(folder, clock=lambda: self.now, random=_random(times.seed, "server"))
         self.service = Service(settings)
         self.service.rounds.on_change(self._on_change)
@@ -224,6 +262,10 @@ class _World:
         self.moved = True
 
 
+class _Gone(Exception):
+    """A device has gone away after what this names."""
+
+
 class _Device:
     """What a device does, as steps between which time passes."""
 
@@ -231,6 +273,7 @@ class _Device:
         self._world, self._trainer, self._train_s = world, trainer, train_s
         self._random = _random(world.times.seed, f"device {i}")
         self._memory = Memory()
+        self._last = ""
         self._rng = np.random.default_rng([world.times.seed, 2, i])
         self._member, self._caller = self._enrol()
 
@@ -239,16 +282,35 @@ class _Device:
             offer = yield from self._await_offer()
             if offer is None:
                 return
-            store = self._world.service.store
+            store, plan = self._world.service.store, Plan.of(offer.plan)
             start = weights_vector(store.get_blob(offer.weights))
-            update = self._trainer.train(start, store.get_blob(offer.model))
+            trained = begin(self._trainer, start, store.get_blob(offer.model))
+            self._last = self._drawn_last()
             yield self._train_s * float(np.exp(0.05 * self._rng.standard_normal()))
+            update = trained()
+            seed = plan.seed(offer.context)
+            update = replace(update, delta=plan.pack(update.delta, None, seed))
             try:
+                self._stay("training")
                 later: wire.Offer | None = offer
                 while later is not None:
                     later = yield from self._aggregate(later, update)
+            except _Gone as gone:
+                self._world.gone[str(gone)] += 1
+                yield self._world.times.away_s
             except FlError:  # the round went on without this device
                 yield self._world.times.message_s
+
+    def _drawn_last(self) -> str:
+        """What this device does last in its next round, empty if it stays to the end."""
+        if self._rng.random() >= self._world.times.drop:
+            return ""
+        return str(self._rng.choice(["training", *(s.name.lower() for s in Stage)][:-1]))
+
+    def _stay(self, done: str) -> None:
+        """raises _Gone where this was the last thing that the device does"""
+        if done == self._last:
+            raise _Gone(done)
 
     def _await_offer(self) -> _Steps[wire.Offer | None]:
         rounds = self._world.service.rounds
@@ -276,6 +338,7 @@ class _Device:
         reply = yield from self._answer(lambda: rounds.check_in(self._caller, message))
         if reply.kind == wire.OFFER:
             return wire.Offer.from_bytes(reply.body)
+        self._stay("advertise")
         session = reply.body.hex()
 
         def get(stage: str) -> _Steps[bytes]:
@@ -284,6 +347,7 @@ class _Device:
         def put(stage: str, body: bytes) -> _Steps[None]:
             yield self._world.times.message_s
             rounds.put(self._caller, session, stage, body)
+            self._stay(stage)
 
         shared = joined.receive_cohort((yield from get("advertise")), self._world.now)
         yield from put("share", shared.message)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -15,6 +17,8 @@ from fl_people import encoding_of, members, play, updates_of
 from fl_server.errors import RoundFailed
 from fl_server.secagg.params import least_threshold
 from fl_server.secagg.run import Stage
+
+_PARTS = 50
 
 
 def finished(clients: int, stages_of: Iterable[tuple[Stage, ...]]) -> int:
@@ -70,7 +74,18 @@ def patterns(clients: int) -> set[tuple[Stage, ...]]:
     return found
 
 
+def main(counts: list[int]) -> None:
+    """Every pattern of so many clients, on all processors; one line for each count."""
+    with ProcessPoolExecutor() as pool:
+        for count in counts:
+            found = sorted(patterns(count))
+            parts = [found[i::_PARTS] for i in range(_PARTS)]
+            exact = 0
+            for done, ended in enumerate(pool.map(partial(finished, count), parts), 1):
+                exact += ended
+                print(f"{count} clients: {done} of {_PARTS} parts", file=sys.stderr)
+            print(f"{count} clients: {len(found)} patterns, {exact} exact sums", flush=True)
+
+
 if __name__ == "__main__":
-    for count in map(int, sys.argv[1:]):
-        found = patterns(count)
-        print(f"{count} clients: {len(found)} patterns, {finished(count, found)} exact sums")
+    main([int(count) for count in sys.argv[1:]])

@@ -10,6 +10,7 @@ import pytest
 from fl_server.cli import simulate
 from fl_server.device.linear import LinearTrainer
 from fl_server.errors import RoundFailed, SettingsError
+from fl_server.secagg.encode import Update
 from fl_server.timed import Times, simulate_time
 
 DEVICES, BUFFER, LENGTH = 12, 3, 8
@@ -81,3 +82,52 @@ def test_the_command_tells_when_a_loss_is_reached(capsys):
     with pytest.raises(SystemExit):
         simulate(["--timed", "--drop", "share"])
     assert "--timed has no --drop" in capsys.readouterr().err
+
+
+def test_devices_that_go_away_are_left_out_of_the_sums_and_come_back():
+    everybody = {"min_cohort": 4, "target_cohort": DEVICES, "join_s": 300, "rounds": 8}
+    course = course_of(-np.inf, Times(seed=1, slow=0.0, drop=0.2), **everybody)
+    assert len(course.points) == 8
+    assert course.gone.keys() == {"training", "advertise", "share", "vector", "agree"}
+    assert any(point.clients < point.joined for point in course.points)
+    assert any(point.joined < DEVICES for point in course.points)
+    assert sum(course.gone.values()) > DEVICES  # so some came back, and went once more
+    with pytest.raises(RoundFailed, match="after 3 rounds; of a round that failed late, who has"):
+        course_of(-np.inf, Times(seed=8, slow=0.0, drop=0.2), **everybody)
+    whole = course_of(target_loss=-np.inf, rounds=2, min_cohort=DEVICES, target_cohort=DEVICES)
+    assert whole.gone == {}
+    assert [(p.clients, p.joined) for p in whole.points] == [(DEVICES, DEVICES)] * 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [({"drop": 1.0}, "drop is 1.0, want a chance"), ({"away_s": 0.0}, "want seconds above 0")],
+)
+def test_times_that_no_device_has_are_refused(setting, message):
+    with pytest.raises(SettingsError, match=message):
+        Times(**setting)
+
+
+@pytest.mark.parametrize("setting", [{"strategy": "scaffold"}, {"local": "head.*"}])
+def test_what_needs_more_than_an_update_is_refused_in_modelled_time(setting):
+    with pytest.raises(SettingsError, match="modelled time has neither strategy scaffold nor"):
+        course_of(**setting)
+
+
+def test_fewer_bytes_are_sent_in_modelled_time_as_a_task_says():
+    some = course_of(target_loss=-np.inf, rounds=2, kept=0.5, rotate=True)
+    every = course_of(target_loss=-np.inf, rounds=2)
+    assert len(some.points) == len(every.points) == 2
+    assert not np.array_equal(some.weights, every.weights)
+
+
+def test_a_held_out_set_measures_in_the_devices_stead():
+    class Told:
+        def measure(self, weights, model):
+            return Update(np.zeros(0, np.float32), loss=float(weights[0]), correct=3, examples=4)
+
+    sizes = {"min_cohort": 3, "target_cohort": 3, "clip_value": 4.0, "rounds": 2, "join_s": 900}
+    start = np.zeros(LENGTH, np.float32)
+    course = simulate_time(devices(), b"m", start, TIMES, settings=sizes, test=Told())
+    assert [point.accuracy for point in course.points] == [0.75, 0.75]
+    assert course.points[-1].loss == float(course.weights[0])

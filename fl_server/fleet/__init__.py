@@ -1,0 +1,1 @@
+"""Many devices on one machine: which examples each of them has, and where they train."""
