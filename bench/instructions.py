@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/instructions"
 KERNELS, REFERENCE = BUILD / "bin/repeat_kernel", BUILD / "arm_reference"
 TIMES = 3  # runs that are counted
+PAGE = 4096  # bytes
 KERNELS_OF = (  # the type of a layer's weights, an instruction set
     (DType.f32, "neon"), (DType.f16, "neon"), (DType.f16, "fp16"),
     (DType.i8, "neon"), (DType.i8, "dotprod"), (DType.i8, "i8mm"),
@@ -91,7 +92,7 @@ def main() -> None:
         sys.exit(f"bench.instructions: {', '.join(missing)} missing: see docs/performance.md")
     build()
     for unit in ("instructions", *CPUS):
-        heads = "".join(f"{f'{dtype}, {isa}':>16}" for dtype, isa in KERNELS_OF)
+        heads = "".join(f"{f'{dtype.name}, {isa}':>16}" for dtype, isa in KERNELS_OF)
         print(f"{unit + ', kernel / reference':38}{heads}")
         for name, layer in LAYERS.items():
             cells = [f"{a:.3f} / {b:.3f}" if a else "-" for a, b in row(layer, unit)]
@@ -149,7 +150,21 @@ def blocks_of_reference(layer: Layer, dtype: DType, isa: str) -> Blocks:
 
 def _once(tool: Path, arguments: Sequence[str]) -> Blocks:
     few, many = (_blocks(tool, [*arguments, str(n)]) for n in (1, 1 + TIMES))
-    return {b: (n - few[b]) / TIMES for b, n in many.items() if n > few[b]}
+    return _joined({b: (n - few[b]) / TIMES for b, n in many.items() if n > few[b]})
+
+
+def _joined(blocks: Blocks) -> Blocks:
+    """The same without the cuts that qemu makes where a page of memory ends."""
+    whole = Counter(blocks)
+    for (address, size), n in blocks.items():
+        end = address + 4 * size
+        behind = [b for b in blocks if b[0] == end and end % PAGE == 0]
+        for next_block in behind[:1]:
+            both = min(n, whole[next_block])
+            whole[address, size + next_block[1]] += both
+            whole[address, size] -= both
+            whole[next_block] -= both
+    return {b: n for b, n in whole.items() if n > 0}
 
 
 def _blocks(tool: Path, arguments: Sequence[str]) -> Counter[tuple[int, int]]:

@@ -164,4 +164,4 @@ def test_a_processor_without_it_says_so(program: Path, tmp_path: Path) -> None:
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr == "run_model: backend fp16: want auto, neon, ref\n"
+    assert done.stderr == "run_model: backend fp16: want auto, ref, neon\n"

@@ -70,7 +70,7 @@ class HalfLayer {
   static constexpr int64_t kDepth = 512;                           // of a panel, that stays in the first cache
   static constexpr int64_t kMostGrowth = 8;
 
-  static int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+  static constexpr int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
   static int64_t reach(const Axis& axis) {
     return int64_t{axis.position(axis.count - 1, axis.size - 1)} - axis.position(0, 0) + 1;
   }
@@ -141,15 +141,13 @@ class HalfLayer {
     for (int64_t j = n; j < std::min<int64_t>(n + kChunk, n_); j += Tile::kColumns) {
       const int columns = static_cast<int>(std::min<int64_t>(Tile::kColumns, n_ - j));
       Tile::Sums sums[kTiles];
-      for (int r = 0; r < count; ++r) start_row(ends, m + r, j, columns, sums[r / Tile::kRows][r % Tile::kRows]);
-      for (int r = count; r < kBlock; ++r) std::fill_n(sums[r / Tile::kRows][r % Tile::kRows], Tile::kColumns, 0.0f);
+      start(ends, m, count, j, columns, sums);
       add_products(count, rows, panels + j * k_, sums);
-      for (int r = 0; r < count; ++r) {
-        float* to = y_ + (m + r) * groups_ * n_ + group * n_ + j;
-        end_row(ends.activation, sums[r / Tile::kRows][r % Tile::kRows], columns, to);
-      }
+      finish(ends.activation, count, columns, sums, y_ + m * y_step() + group * n_ + j);
     }
   }
+
+  int64_t y_step() const { return int64_t{groups_} * n_; }
 
   const Half* start_of(const Half* image, const GridPosition& window) const {
     const int64_t row = window.n * height_ + int64_t{window.p} * at_.h.stride;
@@ -173,22 +171,37 @@ class HalfLayer {
     }
   }
 
-  // bias + added
-  static void start_row(const ProductEnds& ends, int64_t m, int64_t column, int columns, float* sums) {
-    for (int j = 0; j < Tile::kColumns; ++j) {
-      const bool there = j < columns;
-      sums[j] = there && ends.bias != nullptr ? ends.bias[column + j] : 0.0f;
-      if (there && ends.added != nullptr) sums[j] += ends.added_row(m)[column + j];
+  // bias + added, for whole tiles.
+  static void start(const ProductEnds& ends, int64_t m, int count, int64_t column, int columns, Tile::Sums* sums) {
+    float bias[Tile::kColumns] = {};
+    if (ends.bias != nullptr) std::copy_n(ends.bias + column, columns, bias);
+    for (int r = 0; r < divide_up(count, Tile::kRows) * Tile::kRows; ++r) {
+      float* to = sums[r / Tile::kRows][r % Tile::kRows];
+#pragma GCC unroll 4
+      for (int j = 0; j < Tile::kColumns; j += Neon::kLanes) Neon::store(to + j, Neon::load(bias + j));
+      if (ends.added == nullptr || r >= count) continue;
+      const float* added = ends.added_row(m + r) + column;
+      for (int j = 0; j < columns; j += Neon::kLanes) {
+        Neon::store(to + j, Neon::load(to + j) + Neon::load(added + j, std::min(columns - j, Neon::kLanes)));
+      }
     }
   }
 
-  static void end_row(Activation activation, const float* sums, int columns, float* to) {
+  void finish(Activation activation, int count, int columns, const Tile::Sums* sums, float* to) const {
     const float32x4_t low = vdupq_n_f32(limits_of(activation).low), high = vdupq_n_f32(limits_of(activation).high);
-    for (int j = 0; j < columns; j += Neon::kLanes) {
-      const float32x4_t y = vminq_f32(high, vmaxq_f32(low, vld1q_f32(sums + j)));
-      Neon::store(to + j, y, std::min(columns - j, Neon::kLanes));
+    for (int r = 0; r < count; ++r, to += y_step()) {
+      const float* from = sums[r / Tile::kRows][r % Tile::kRows];
+      const auto limited = [&](int j) { return vminq_f32(high, vmaxq_f32(low, vld1q_f32(from + j))); };
+      if (columns == Tile::kColumns) {
+#pragma GCC unroll 4
+        for (int j = 0; j < Tile::kColumns; j += Neon::kLanes) Neon::store(to + j, limited(j));
+      } else {
+        for (int j = 0; j < columns; j += Neon::kLanes) {
+          Neon::store(to + j, limited(j), std::min(columns - j, Neon::kLanes));
+        }
+      }
+      if (!only_limits(activation)) activate_row<Neon>(activation, columns, to);
     }
-    if (!only_limits(activation)) activate_row<Neon>(activation, columns, to);
   }
 
   const LayerInputs in_;

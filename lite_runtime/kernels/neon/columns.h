@@ -54,7 +54,7 @@ struct NeonColumns : DotKernels<NeonColumns> {
   }
 
  private:
-  static constexpr int kMost = 8;  // results side by side
+  static constexpr int kMost = 7;  // results side by side: their sums and products fit the registers
 
   // Where the window of the first result begins, and what it is multiplied with.
   struct Window {
