@@ -1,6 +1,7 @@
-/* Runs the first entry of a model of one input and one output: run_model MODEL BACKEND THREADS INPUT OUTPUT.
-   The input's bytes are those of the file INPUT, the output's go to the file OUTPUT. Prints the bytes of weights and of
-   what was packed of them, then for each node its operator, the instruction set of its kernel and how often it ran. */
+/* Runs the first entry of a model of one input of a fixed size: run_model MODEL BACKEND THREADS INPUT OUTPUT.
+   The input's bytes are those of the file INPUT, the first output's go to the file OUTPUT. Prints the bytes of weights
+   and of what was packed of them, then for each node its operator, the instruction set of its kernel and how often it
+   ran. */
 
 #include <stdio.h>
 #include <stdlib.h>

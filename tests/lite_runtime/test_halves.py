@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from cloud.compress.weights import Scheme, compressed_weights
+from converter import convert
 from ir import model_file
 from ir.graph import Graph, Model, Value, Weight
 from ir.op import OPS
+from tests.converter.real_inputs import needs_models, path_of, picture
 from tests.helpers import ROOT
 from tests.native import aarch64_build, run_tool
 
@@ -69,14 +71,22 @@ def in_halves(graph: Graph) -> Graph:
 
 
 def run(
-    program: Path, graph: Graph, where: Path, backend: str, cpu: str = OLD, threads: int = 1
+    program: Path,
+    graph: Graph,
+    where: Path,
+    backend: str,
+    cpu: str = OLD,
+    threads: int = 1,
+    x: np.ndarray | None = None,
 ) -> Ran:
-    model, x, y = (where / name for name in ("model.ms", "x.bin", "y.bin"))
+    """The graph's first output on x, or on numbers at random."""
+    model, given, y = (where / name for name in ("one.ms", "x.bin", "y.bin"))
     model_file.save(Model({"infer": graph}), model)
-    shape = graph.inputs[0].shape
-    np.random.default_rng(7).normal(size=shape).astype(np.float32).tofile(x)
+    if x is None:
+        x = np.random.default_rng(7).normal(size=graph.inputs[0].shape).astype(np.float32)
+    x.tofile(given)
     done = subprocess.run(
-        ["qemu-aarch64", "-cpu", cpu, program, model, backend, str(threads), x, y],
+        ["qemu-aarch64", "-cpu", cpu, program, model, backend, str(threads), given, y],
         capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -149,6 +159,30 @@ def test_arithmetic_of_float16_is_there_for_sessions_that_ask(
     assert 0 < error <= ADDED
     again = run(program, in_halves(small_net()), tmp_path, "fp16", NEW, threads=3)
     assert np.array_equal(again.y, got.y)
+
+
+@needs_models
+@pytest.mark.parametrize(
+    ("name", "rms"),
+    [("mp_hand_landmark_lite", 2e-3), ("mp_face_detection_short_range", 2e-3),
+     ("mp_selfie_segmentation_landscape", 4e-3)],
+)  # fmt: skip
+def test_real_models_that_come_in_float16_stay_near_in_its_arithmetic(
+    name: str, rms: float, program: Path, tmp_path: Path
+) -> None:
+    convert(path_of(f"tflite/{name}.tflite"), tmp_path / "model.ms")
+    graph = model_file.read((tmp_path / "model.ms").read_bytes()).entries["infer"]
+    _, height, width, _ = graph.inputs[0].shape
+    x = np.asarray(picture("astronaut.png").resize((width, height)), np.float32) / 255
+    exact, near = (run(program, graph, tmp_path, b, NEW, x=x) for b in ("auto", "fp16"))
+    assert exact.sets("conv2d_add") == {"neon"}
+    assert near.sets("conv2d_add") == {"fp16"}
+    depthwise = near.runs("depthwise_conv2d")
+    assert exact.runs("decompress") <= depthwise < exact.runs("conv2d") + exact.runs("conv2d_add")
+    error = near.y - exact.y
+    found = float(np.sqrt(np.mean(error**2) / np.mean(exact.y**2)))
+    print(f"{name}: {np.abs(error).max() / np.abs(exact.y).max():.4f}, rms {found:.4f}")
+    assert 0 < found <= rms
 
 
 def test_weights_in_float32_stay_exact_in_such_a_session(program: Path, tmp_path: Path) -> None:
