@@ -3,7 +3,8 @@
 //
 //   arm_reference OP ISA SIZE CHANNELS RESULTS WINDOW PAD TIMES
 //
-// OP is conv2d, depthwise_conv2d, add or such an operator on int8, quantized_...; an image has SIZE by SIZE pixels.
+// OP is conv2d, depthwise_conv2d, add, such an operator on int8, quantized_..., or half_conv2d, whose weights are in
+// float16; an image has SIZE by SIZE pixels.
 
 #include <arm_neon.h>
 
@@ -65,6 +66,51 @@ void conv2d(const Sizes& s, const float* x, const float* w, float* y) {
         }
       }
       vst1q_f32(y + at * s.results + k, vpaddq_f32(vpaddq_f32(sum[0], sum[1]), vpaddq_f32(sum[2], sum[3])));
+    }
+  });
+}
+
+// Weights are widened to float32.
+void half_conv2d(const Sizes& s, const float* x, const float16_t* w, float* y) {
+  const int depth = s.window * s.window * s.channels;
+  for_pixels(s, [&](int p, int q, int at) {
+    for (int k = 0; k < s.results; k += 4) {
+      float32x4_t sum[4] = {};
+      for (int place = 0; place < s.window * s.window; ++place) {
+        const int from = pixel_at(s, p + place / s.window - s.pad, q + place % s.window - s.pad);
+        if (from < 0) continue;
+        const float* px = x + from * s.channels;
+        const float16_t* pw = w + k * depth + place * s.channels;
+        for (int c = 0; c < s.channels; c += 4) {
+          const float32x4_t v = vld1q_f32(px + c);
+#pragma GCC unroll 4
+          for (int r = 0; r < 4; ++r) sum[r] = vfmaq_f32(sum[r], v, vcvt_f32_f16(vld1_f16(pw + r * depth + c)));
+        }
+      }
+      vst1q_f32(y + at * s.results + k, vpaddq_f32(vpaddq_f32(sum[0], sum[1]), vpaddq_f32(sum[2], sum[3])));
+    }
+  });
+}
+
+// x is rounded to float16, in which all products of a result are added up.
+void half_conv2d_fp16(const Sizes& s, const float* x, const float16_t* w, float* y) {
+  const int depth = s.window * s.window * s.channels;
+  for_pixels(s, [&](int p, int q, int at) {
+    for (int k = 0; k < s.results; k += 4) {
+      float16x8_t sum[4] = {};
+      for (int place = 0; place < s.window * s.window; ++place) {
+        const int from = pixel_at(s, p + place / s.window - s.pad, q + place % s.window - s.pad);
+        if (from < 0) continue;
+        const float* px = x + from * s.channels;
+        const float16_t* pw = w + k * depth + place * s.channels;
+        for (int c = 0; c < s.channels; c += 8) {
+          const float16x8_t v = vcvt_high_f16_f32(vcvt_f16_f32(vld1q_f32(px + c)), vld1q_f32(px + c + 4));
+#pragma GCC unroll 4
+          for (int r = 0; r < 4; ++r) sum[r] = vfmaq_f16(sum[r], v, vld1q_f16(pw + r * depth + c));
+        }
+      }
+      const float16x8_t two = vpaddq_f16(vpaddq_f16(sum[0], sum[1]), vpaddq_f16(sum[2], sum[3]));
+      vst1q_f32(y + at * s.results + k, vcvt_f32_f16(vget_low_f16(vpaddq_f16(two, two))));
     }
   });
 }
@@ -190,12 +236,17 @@ bool run(const std::string& op, const std::string& isa, const Sizes& s, int time
   const int pixels = s.size * s.size, taps = s.window * s.window;
   const size_t most = static_cast<size_t>(pixels + taps * s.results + 64) * (s.channels + s.results);
   const std::vector<float> fx(most, 1.0f), fw(most, 0.5f);
+  const std::vector<float16_t> hw(most, float16_t(0.5f));
   const std::vector<int8_t> x(most, 3), w(most, 2);
   std::vector<float> fy(most);
   std::vector<int8_t> y(most);
   const Stored stored(s.channels + s.results + 8);
   for (int i = 0; i < times; ++i) {
-    if (op == "conv2d") {
+    if (op == "half_conv2d" && isa == "neon") {
+      half_conv2d(s, fx.data(), hw.data(), fy.data());
+    } else if (op == "half_conv2d" && isa == "fp16") {
+      half_conv2d_fp16(s, fx.data(), hw.data(), fy.data());
+    } else if (op == "conv2d") {
       conv2d(s, fx.data(), fw.data(), fy.data());
     } else if (op == "depthwise_conv2d") {
       depthwise_conv2d(s, fx.data(), fw.data(), fy.data());

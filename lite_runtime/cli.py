@@ -38,7 +38,9 @@ INSPECT_EXAMPLES = """examples:
 """
 
 
-BACKENDS = ("auto", "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "dotprod", "i8mm")
+BACKENDS = (
+    "auto", "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "dotprod", "i8mm", "fp16",
+)  # fmt: skip
 
 
 class UsageError(Exception):

@@ -80,7 +80,8 @@ def load(
 ) -> Session:
     """Open a model: the path of a file, which is mapped, or the bytes of one, which are copied.
 
-    `backend`: "auto", or an instruction set ("ref", "avx2", "avx512vnni", "neon" ...).
+    `backend`: "auto", or an instruction set ("ref", "avx2", "avx512vnni", "neon" ...); "fp16",
+    which "auto" never takes, multiplies in float16 where weights are.
     `check_finite`: stop at the first input or node's result that holds a NaN or an infinity; such
     a run changes no weight. Limits of a run, 0 = none: `most_memory`, bytes for results, frames and
     tapes; `most_steps`, nodes, those in loops counted each turn; `timeout_s`; `most_depth`,

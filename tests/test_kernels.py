@@ -16,7 +16,7 @@ from ir.cases import case_file
 from ir.op import OPS
 from tests.helpers import ROOT
 
-ARM = ("neon", "dotprod", "i8mm")
+ARM = ("neon", "fp16", "dotprod", "i8mm")
 NATIVE = (
     ARM
     if platform.machine() in ("aarch64", "arm64")
@@ -28,7 +28,7 @@ KERNELS = ROOT / "lite_runtime/kernels"
 def listed(isa: str) -> list[tuple[str, str]]:
     """(operator, type) of every fast kernel of an instruction set."""
     text = (KERNELS / isa / "list.inc").read_text()
-    return re.findall(r"^X[SPA]?\((\w+), (\w+)\)", text, re.MULTILINE)
+    return re.findall(r"^X[SPHA]?\((\w+), (\w+)\)", text, re.MULTILINE)
 
 
 AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
@@ -38,6 +38,7 @@ FLAGS = {  # what a kernel's instruction set needs, as Linux names it
     "avx512": AVX512,
     "avx512vnni": AVX512 | {"avx512_vnni"},
     "neon": {"asimd"},
+    "fp16": {"asimdhp"},
     "dotprod": {"asimddp"},
     "i8mm": {"i8mm"},
 }
@@ -134,16 +135,16 @@ def test_arm_kernel_agrees_with_the_numpy_reference(
     [
         ("cortex-a53", {"neon"}),
         ("cortex-a72", {"neon"}),
-        ("cortex-a76", {"neon", "dotprod"}),
-        ("neoverse-n1", {"neon", "dotprod"}),
-        ("max", {"neon", "dotprod", "i8mm"}),
+        ("cortex-a76", {"neon", "fp16", "dotprod"}),
+        ("neoverse-n1", {"neon", "fp16", "dotprod"}),
+        ("max", {"neon", "fp16", "dotprod", "i8mm"}),
     ],
 )
 def test_a_processor_runs_the_kernels_that_it_can(
     processor: str, has: set[str], check_kernels_neon: Path, tmp_path: Path
 ) -> None:
     cases = tmp_path / "conv.cases"
-    cases.write_bytes(case_file(only=["quantized_conv2d"]))
+    cases.write_bytes(case_file(only=["quantized_conv2d", "conv2d"]))
     command = ("qemu-aarch64", "-cpu", processor, str(check_kernels_neon), str(cases))
     found = findings(*command, "--by-operator")
     assert found.failures == ()

@@ -33,7 +33,9 @@ CpuInfo detect_cpu() {
 #elif defined(__aarch64__)
   info.neon = true;  // part of the base architecture
 #if defined(__linux__)
-  constexpr unsigned long kDotProduct = 1ul << 20, kInt8MatrixProduct = 1ul << 13;  // HWCAP_ASIMDDP, HWCAP2_I8MM
+  // HWCAP_ASIMDHP, HWCAP_ASIMDDP, HWCAP2_I8MM
+  constexpr unsigned long kHalves = 1ul << 10, kDotProduct = 1ul << 20, kInt8MatrixProduct = 1ul << 13;
+  info.fp16 = (getauxval(AT_HWCAP) & kHalves) != 0;
   info.dotprod = (getauxval(AT_HWCAP) & kDotProduct) != 0;
   info.i8mm = info.dotprod && (getauxval(AT_HWCAP2) & kInt8MatrixProduct) != 0;
 #endif

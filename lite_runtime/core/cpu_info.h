@@ -9,6 +9,7 @@ struct CpuInfo {
   bool avx512 = false;      // AVX-512 F, BW, DQ and VL beside AVX2, and the system saves their registers
   bool avx512vnni = false;  // AVX-512 VNNI beside those
   bool neon = false;
+  bool fp16 = false;     // arithmetic of float16 on vectors
   bool dotprod = false;  // dot products of four int8 numbers
   bool i8mm = false;     // products of int8 matrices beside those
   bool wasm = false;     // SIMD128 of WebAssembly

@@ -19,6 +19,7 @@ struct Prepared::Item {
   Item* next;
   Array<unsigned char> attrs;
   Array<const void*> weights;  // where they lie
+  Ints shape;                  // of the first one: the same bytes may be shown as several
   Arena bytes;
 
   // `from`: the first tensor that is a weight.
@@ -27,7 +28,7 @@ struct Prepared::Item {
     for (size_t i = 0; i < weights.size(); ++i) {
       if (weights[i] != from[i].data) return false;
     }
-    return true;
+    return weights.size() == 0 || shape == from[0].shape;
   }
 };
 
@@ -82,6 +83,7 @@ Prepared::Item* Prepared::make(const Kernel& kernel, int first, const Tensor* in
   item->kernel = &kernel;
   std::memcpy(item->attrs.data(), attrs, attrs_size);
   for (size_t i = 0; i < item->weights.size(); ++i) item->weights[i] = in[first + static_cast<int>(i)].data;
+  if (first < inputs) item->shape = in[first].shape;
   kernel.prepare(in, inputs, out, attrs, item->bytes.data());
   size_ += size;
   return item;

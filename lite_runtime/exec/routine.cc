@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "kernels/layer_inputs.h"
+
 namespace lite {
 namespace {
 
@@ -64,6 +66,7 @@ Status Routine::load(const Model& model, uint32_t number, Role role, Tensor* wei
   }
   for (uint32_t i = 0; i < outputs(); ++i) gives_tape_ = gives_tape_ || output(i).dtype == DType::tape;
   LITE_TRY(load_steps(backend, error));
+  keep_halves();
   LITE_TRY(make_stages(error));
   return make_blocks(error);
 }
@@ -123,6 +126,42 @@ Status Routine::load_steps(const char* backend, Error& error) {
   good = good && attrs_.allocate(attr_words) && in_.allocate(most_inputs) && out_.allocate(most_results) &&
          operands_.allocate(operands + outputs());
   return good ? Status::kOk : error.set(Status::kOutOfMemory, "entry %.60s: no memory for its nodes", entry_name());
+}
+
+// Weights in float16 that are read back for layers alone, whose kernels take them so, stay as they are stored: the
+// steps that would read them back are views.
+void Routine::keep_halves() {
+  const auto takes_halves = [&](const Step& step, int32_t input) {
+    return step.action == Action::kernel && step.kernel != nullptr && step.kernel->halves &&
+           input == first_weight(step.op->code);
+  };
+  Array<int32_t>& wanted = last_read_;  // in float32; free until blocks are made
+  for (int32_t& value : wanted) value = 0;
+  for (uint32_t i = 0; i < outputs(); ++i) {
+    const int32_t value = value_of(static_cast<int32_t>(output_id(i)));
+    if (value >= 0) wanted[value] = 1;
+  }
+  for (const Step& step : steps_) {
+    for (int32_t k = 0; k < step.given; ++k) {
+      const int32_t value = value_of(step.ids[k]);
+      if (value >= 0 && !takes_halves(step, k)) wanted[value] = 1;
+    }
+  }
+  for (Step& step : steps_) {
+    if (step.op->code == code::decompress && step.given > 0 && step.ids[0] >= 0 && value_of(step.ids[0]) < 0) {
+      const uint32_t weight = static_cast<uint32_t>(step.ids[0]);
+      Tensor& result = values_[value_of(step.ids[step.given])];
+      if (weights_[weight].dtype != DType::f16 || model_->is_writable(weight) || result.dtype != DType::f32 ||
+          wanted[value_of(step.ids[step.given])] != 0) {
+        continue;
+      }
+      step.action = Action::view;
+      result.dtype = DType::f16;
+    } else if (step.kernel != nullptr && step.kernel->halves && first_weight(step.op->code) < step.given) {
+      const int32_t id = step.ids[first_weight(step.op->code)], value = value_of(id);
+      step.halves = value >= static_cast<int32_t>(inputs()) && values_[value].dtype == DType::f16;
+    }
+  }
 }
 
 void Routine::set_place(const Routine* outer, uint32_t step, const char* part) {

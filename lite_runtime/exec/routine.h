@@ -34,6 +34,7 @@ struct Step {
   uint32_t stage = 0;              // that begins behind it, or 0
   int32_t examples = 0;            // that it runs for one by one; 0: for whatever there is at once
   uint32_t back = 0;               // the last of those that do so together: how far before it the first is
+  bool halves = false;             // its weight is read in float16, as it is stored
   int32_t cost = 1;                // about how long it takes, in scalar nodes
   Routine* inner[2] = {};          // then and otherwise; condition and body; body
   const Tensor* pushed = nullptr;  // what a step of a tape pushes or pops
@@ -195,6 +196,7 @@ class Routine {
 
   // routine.cc
   Status load_steps(const char* backend, Error& error);
+  void keep_halves();
   Status make_stages(Error& error);
   void gather(const Step& step);
   Operand operand(int32_t id) const;
@@ -228,6 +230,7 @@ class Routine {
   Status evaluate_shape(const Sizes& sizes, uint32_t value, Error& error);
   Status evaluate_attrs(const Sizes& sizes, uint32_t step, Error& error);
   Status check_step(uint32_t step, Error& error);
+  bool check_operator(const Step& step);
   void prepare(uint32_t step, bool may_make);
   bool check_control(const Step& step) const;
   bool runs_on(const Routine& inner, const Step& step, int32_t skipped, bool gives_all) const;

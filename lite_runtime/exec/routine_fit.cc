@@ -126,10 +126,9 @@ Status Routine::check_step(uint32_t number, Error& error) {
       return error.set(Status::kNoKernel, "%s: no kernel in this build for its first input's element type %s",
                        place(number).text, name_of(step.inputs > 0 ? in_[0].dtype : DType::none));
     }
-    good = check_call(step.op->code, in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
+    good = check_operator(step);
   } else if (step.action == Action::view) {
-    good = check_call(step.op->code, in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs) &&
-           in_[0].size_bytes() == out_[0].size_bytes();
+    good = check_operator(step) && in_[0].size_bytes() == out_[0].size_bytes();
   } else {
     good = check_control(step);
   }
@@ -143,6 +142,16 @@ Status Routine::check_step(uint32_t number, Error& error) {
   append(" -> ");
   if (step.results > 0) append(ShapeText(out_[0].shape).text);
   return error.set(Status::kBadFile, "%s: shapes, types or attributes do not fit: %s", place(number).text, shapes);
+}
+
+// The operator's own check, which knows nothing of float32 that is kept in float16.
+bool Routine::check_operator(const Step& step) {
+  const bool kept = step.action == Action::view && step.op->code == code::decompress;
+  Tensor* half = kept ? &out_[0] : step.halves ? &in_[first_weight(step.op->code)] : nullptr;
+  if (half != nullptr) half->dtype = DType::f32;
+  const bool good = check_call(step.op->code, in_.data(), step.inputs, out_.data(), attrs_.data() + step.attrs);
+  if (half != nullptr) half->dtype = DType::f16;
+  return good;
 }
 
 // Whether a graph takes the inputs of the step that is gathered, but for the first `skipped`, and gives its results.
@@ -202,13 +211,18 @@ void Routine::prepare(uint32_t number, bool may_make) {
     return;
   }
   const int32_t first = first_weight(step.op->code);
+  const auto stored = [&](const Step& of, int32_t k) {
+    return of.halves && k == first ? root_of(of.ids[k]) : of.ids[k];
+  };
   if (step.given <= first) return;
   for (int32_t k = first; k < step.given; ++k) {
-    const int32_t id = step.ids[k];
+    const int32_t id = stored(step, k);
     if (id >= 0 && (value_of(id) >= 0 || model_->is_writable(static_cast<uint32_t>(id)))) return;
   }
-  step.prepared = prepared_->find(*step.kernel, static_cast<uint32_t>(step.ids[first]), first, in_.data(), step.inputs,
-                                  out_.data(), attrs, attrs_size, may_make);
+  const uint32_t weight = static_cast<uint32_t>(stored(step, first));
+  if (step.halves) in_[first].data = weights_[weight].data;
+  step.prepared =
+      prepared_->find(*step.kernel, weight, first, in_.data(), step.inputs, out_.data(), attrs, attrs_size, may_make);
 }
 
 // How long its results and its scratch are, and whether they are single numbers.

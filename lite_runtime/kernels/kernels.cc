@@ -48,20 +48,15 @@ uint64_t prepare(const Tensor* in, int inputs, Tensor* out, const void* attrs, v
 #define RUN(op, dtype, isa) IF_BUILT(op, (run<op##_attrs, op##_##dtype##_##isa>))
 #define SCRATCH_OF(op, dtype, isa) IF_BUILT(op, (scratch<op##_attrs, op##_##dtype##_##isa##_scratch>))
 #define PREPARE_OF(op, dtype, isa) IF_BUILT(op, (prepare<op##_attrs, op##_##dtype##_##isa##_prepare>))
-#define ENTRY_X(op, dtype, isa) \
-  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), nullptr, nullptr, false},
-#define ENTRY_XS(op, dtype, isa) \
-  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), SCRATCH_OF(op, dtype, isa), nullptr, false},
+#define ENTRY(op, dtype, isa, scratch, prepare, of_attrs, halves) \
+  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), scratch, prepare, of_attrs, halves},
+#define ENTRY_X(op, dtype, isa) ENTRY(op, dtype, isa, nullptr, nullptr, false, false)
+#define ENTRY_XS(op, dtype, isa) ENTRY(op, dtype, isa, SCRATCH_OF(op, dtype, isa), nullptr, false, false)
 #define ENTRY_XP(op, dtype, isa) \
-  {code::op,                     \
-   dtype_of::dtype,              \
-   IF_BUILT(op, NAME(isa)),      \
-   RUN(op, dtype, isa),          \
-   SCRATCH_OF(op, dtype, isa),   \
-   PREPARE_OF(op, dtype, isa),   \
-   false},
-#define ENTRY_XA(op, dtype, isa) \
-  {code::op, dtype_of::dtype, IF_BUILT(op, NAME(isa)), RUN(op, dtype, isa), nullptr, PREPARE_OF(op, dtype, isa), true},
+  ENTRY(op, dtype, isa, SCRATCH_OF(op, dtype, isa), PREPARE_OF(op, dtype, isa), false, false)
+#define ENTRY_XH(op, dtype, isa) \
+  ENTRY(op, dtype, isa, SCRATCH_OF(op, dtype, isa), PREPARE_OF(op, dtype, isa), false, true)
+#define ENTRY_XA(op, dtype, isa) ENTRY(op, dtype, isa, nullptr, PREPARE_OF(op, dtype, isa), true, false)
 #define LISTED(entry, op, dtype, isa) entry(op, dtype, isa)
 
 // Best first.
@@ -69,11 +64,13 @@ constexpr Kernel kKernels[] = {
 #define X(op, dtype) LISTED(ENTRY_X, op, dtype, LITE_ISA)
 #define XS(op, dtype) LISTED(ENTRY_XS, op, dtype, LITE_ISA)
 #define XP(op, dtype) LISTED(ENTRY_XP, op, dtype, LITE_ISA)
+#define XH(op, dtype) LISTED(ENTRY_XH, op, dtype, LITE_ISA)
 #define XA(op, dtype) LISTED(ENTRY_XA, op, dtype, LITE_ISA)
 #include "kernels/lists.inc"
 #undef X
 #undef XS
 #undef XP
+#undef XH
 #undef XA
 #define X(op, dtype) ENTRY_X(op, dtype, ref)
     LITE_REF_KERNELS(X)
@@ -88,6 +85,7 @@ bool runs_here(const char* isa) {
          : is("avx512")     ? cpu.avx512
          : is("avx512vnni") ? cpu.avx512vnni
          : is("neon")       ? cpu.neon
+         : is("fp16")       ? cpu.fp16
          : is("dotprod")    ? cpu.dotprod
          : is("i8mm")       ? cpu.i8mm
          : is("wasm")       ? cpu.wasm
@@ -106,7 +104,8 @@ const char* find_isa(const char* name) {
 const Kernel* find_kernel(int code, DType dtype, const char* isa) {
   for (const Kernel& k : kKernels) {
     if (k.run == nullptr || k.code != code || (k.dtype != DType::none && k.dtype != dtype)) continue;
-    if (isa != nullptr ? std::strcmp(k.isa, isa) == 0 && runs_here(isa) : runs_here(k.isa)) return &k;
+    const bool wanted = isa != nullptr ? std::strcmp(k.isa, isa) == 0 : std::strcmp(k.isa, "fp16") != 0;
+    if (wanted && runs_here(k.isa)) return &k;
   }
   return nullptr;
 }

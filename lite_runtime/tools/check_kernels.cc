@@ -13,7 +13,9 @@
 #include <functional>
 #include <map>
 
+#include "core/half.h"
 #include "kernels/kernels.h"
+#include "kernels/layer_inputs.h"
 #include "tools/case_file.h"
 #include "tools/damage.h"
 #if defined(__wasm__)
@@ -27,6 +29,7 @@ namespace lite {
 namespace {
 
 constexpr int kCallSeconds = 10;
+constexpr float kOfHalves = 2e-3f;  // what arithmetic in float16 may add, relative to the largest element of a result
 
 struct Score {
   int passed = 0, failed = 0;
@@ -76,6 +79,25 @@ bool place(GuardedMemory& memory, const Case& c, Placed& call) {
     call.out.push_back(out);
   }
   return true;
+}
+
+// The call with its weight rounded to float16: as floats still, or stored so.
+Case with_halves(const Case& c, bool stored) {
+  Case rounded = c;
+  CaseTensor& w = rounded.in[static_cast<size_t>(first_weight(c.op->code))];
+  Bytes halves(w.bytes.size() / 2);
+  for (size_t i = 0; i < w.bytes.size() / sizeof(float); ++i) {
+    float x;
+    std::memcpy(&x, w.bytes.data() + i * sizeof x, sizeof x);
+    const Half half = to_half(x);
+    const float back = to_float(half);
+    std::memcpy(halves.data() + i * sizeof half, &half, sizeof half);
+    std::memcpy(w.bytes.data() + i * sizeof back, &back, sizeof back);
+  }
+  if (!stored) return rounded;
+  w.dtype = DType::f16;
+  w.bytes = halves;
+  return rounded;
 }
 
 const Kernel* kernel_for(const Case& c, const char* isa) {
@@ -202,7 +224,7 @@ class Checker {
     std::vector<Bytes> alone, threaded;
     std::string failure = run(c, kernel, nullptr, false, &alone);
     for (size_t i = 0; i < alone.size() && failure.empty(); ++i) {
-      failure = compare(alone[i], c.want[i], c.tolerance);
+      failure = compare(alone[i], c.want[i], c.tolerance + (rounds(kernel) ? kOfHalves : 0.0f));
       if (!failure.empty()) failure = "result " + std::to_string(i) + ": " + failure;
     }
     for (ThreadPool* pool : {one_, three_}) {
@@ -216,7 +238,32 @@ class Checker {
       failure = run(c, kernel, nullptr, true, &threaded);
       if (failure.empty() && threaded != alone) failure = "other bits with what it prepared";
     }
+    if (failure.empty() && kernel.halves) failure = check_halves(c, kernel);
     record(c, word_of(kernel.dtype), kernel.isa, failure);
+  }
+
+  // Whether its arithmetic is that of float16 where its weight is.
+  static bool rounds(const Kernel& kernel) { return std::strcmp(kernel.isa, "fp16") == 0; }
+
+  // A weight in float16 must lead to the results of the same numbers in float32, on any number of threads, prepared or
+  // not.
+  std::string check_halves(const Case& c, const Kernel& kernel) {
+    std::vector<Bytes> want, first, got;
+    const Case stored = with_halves(c, true);
+    std::string failure = run(with_halves(c, false), kernel, nullptr, false, &want);
+    if (failure.empty()) failure = run(stored, kernel, nullptr, false, &first);
+    if (failure.empty() && rounds(kernel)) {
+      CaseTensor near = c.want[0];
+      near.bytes = want[0];
+      failure = compare(first[0], near, kOfHalves);
+    } else if (failure.empty() && first != want) {
+      failure = "other bits from a weight in float16";
+    }
+    for (const bool prepared : {false, true}) {
+      if (failure.empty()) failure = run(stored, kernel, prepared ? nullptr : three_, prepared, &got);
+      if (failure.empty() && got != first) failure = "a weight in float16: other bits prepared or on threads";
+    }
+    return failure;
   }
 
   static std::string compare(const Bytes& got, const CaseTensor& want, float tolerance) {
@@ -292,6 +339,9 @@ class Checker {
         if (kernel != nullptr) failure = run(damaged, *kernel, nullptr, false, nullptr);
         if (kernel != nullptr && failure.empty() && kernel->prepare != nullptr) {
           failure = run(damaged, *kernel, nullptr, true, nullptr);
+        }
+        if (kernel != nullptr && failure.empty() && kernel->halves) {
+          failure = run(with_halves(damaged, true), *kernel, nullptr, false, nullptr);
         }
         if (!failure.empty() && kernel != nullptr) failure = std::string(isa) + " kernel " + failure;
       }

@@ -7,11 +7,12 @@ import shutil
 import pytest
 
 from bench import instructions
-from bench.instructions import CPUS, LAYERS, TOOLS
+from bench.instructions import CPUS, KERNELS_OF, LAYERS, TOOLS
 
 MISSING = [t for t in TOOLS if not shutil.which(t)]
 ORDER = 1.02  # what the order of the same instructions makes, as llvm-mca has it
 WIDENED = 1.05
+READ, MULTIPLIED = 1.25, 0.9  # of float32
 PACKAGES = "qemu-user g++-aarch64-linux-gnu gcc llvm-19"
 
 
@@ -29,6 +30,7 @@ def test_a_kernel_takes_no_more_than_plain_intrinsics(name: str, unit: str) -> N
     assert found[0][0] > 0
     assert found[1][0] > 0
     if LAYERS[name].op == "conv2d":
+        assert len(found) == len(KERNELS_OF)
         assert all(ours > 0 for ours, _ in found)  # each set has a kernel, which ran
     for ours, plain in found:
         assert ours <= ORDER * plain, f"{name}: {ours:.3f} {unit} a multiply-add, plain {plain:.3f}"
@@ -37,7 +39,18 @@ def test_a_kernel_takes_no_more_than_plain_intrinsics(name: str, unit: str) -> N
 @pytest.mark.parametrize("name", [n for n, layer in LAYERS.items() if layer.op != "add"])
 def test_int8_takes_no_more_instructions_than_float32(name: str) -> None:
     """But for WIDENED: without products of int8, plain NEON makes int16 of them first."""
-    float32, plain, *others = (ours for ours, _ in instructions.row(LAYERS[name], "instructions"))
+    float32, _, _, plain, *others = (
+        ours for ours, _ in instructions.row(LAYERS[name], "instructions")
+    )
     report = f"{name}: {[plain, *others]} instructions, float32 {float32}"
     assert 0 < plain <= WIDENED * float32, report
     assert all(n <= float32 for n in others), report  # 0: no kernel of that set
+
+
+@pytest.mark.parametrize("unit", ["instructions", *CPUS])
+@pytest.mark.parametrize("name", [n for n, layer in LAYERS.items() if layer.op == "conv2d"])
+def test_float16_costs_little_to_read_and_less_to_multiply(name: str, unit: str) -> None:
+    float32, read, multiplied, *_ = (ours for ours, _ in instructions.row(LAYERS[name], unit))
+    report = f"{name}: {read:.3f} and {multiplied:.3f} {unit}, float32 {float32:.3f}"
+    assert 0 < read <= READ * float32, report
+    assert 0 < multiplied <= MULTIPLIED * float32, report

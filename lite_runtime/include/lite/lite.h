@@ -72,7 +72,8 @@ typedef struct lite_options {
   int32_t threads;      /* 1 to 256 */
   int32_t check_finite; /* 1: stop at the first input or result that holds a NaN or an infinity; keep weights */
   const char* backend;  /* "auto", or an instruction set: "ref", "avx2", "avxvnni", "avx512", "avx512vnni",
-                           "neon", "dotprod", "i8mm", "wasm"; what it lacks comes from a lower one */
+                           "neon", "dotprod", "i8mm", "fp16", "wasm"; what it lacks comes from a lower one. "fp16"
+                           multiplies in float16 where weights are: results differ, and "auto" never takes it */
   uint64_t most_memory; /* bytes that a run may want for results, frames and tapes; 0: any number */
   int64_t most_steps;   /* nodes that a run may execute, those in turns of loops counted each time; 0: any number */
   double timeout_s;     /* of a run; 0: none. Looked at between nodes */

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/compressed.h"
-#include "kernels/gemm/dot.h"
+#include "kernels/gemm/linalg.h"
 
 // Layers on compressed weights: blocks of them become floats in the first cache and are multiplied there. A product of
 // few rows reads half to an eighth of the bytes that float weights have.
@@ -152,6 +152,12 @@ Status compressed_linear(const Call<compressed_linear_attrs>& call) {
   }
   return Status::kOk;
 }
+// The layer on weights of 16 bits, for instruction sets with a micro-kernel for them.
+template <class Tile, class Halves>
+LinearLayer<Tile, Halves> halves_layer(const Call<compressed_linear_attrs>& call) {
+  return {{call.in[0], call.in[1], nullptr, call.optional(3)}, call, call.attrs.activation};
+}
+
 template <class Tile>
 uint64_t compressed_linear_scratch(const Call<compressed_linear_attrs>& call) {
   return Gemm<Tile>::scratch_bytes(call.in[1].dim(0), call.in[0].dim(-1));

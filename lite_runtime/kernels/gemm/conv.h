@@ -62,60 +62,72 @@ RowsA rows_of_patches(const Context& context, int64_t m, int64_t k, const Patche
   return {to, k};
 }
 
-// A convolution of each group: y [m,n] = patches [m,k] w^T, of conv2d and of conv2d_add.
-template <class Tile>
+// A convolution of each group: y [m,n] = patches [m,k] w^T, of conv2d and of conv2d_add. `Halves` is the micro-kernel
+// for weights in float16, or Tile itself where there is none.
+template <class Tile, class Halves = Tile>
 class ConvLayer {
  public:
   template <class Attrs>
   explicit ConvLayer(const Call<Attrs>& call) : ConvLayer(inputs_of(call), call.y(), plain(call.attrs), call.context) {}
 
-  __attribute__((noinline)) Status run() const {
-    const float* prepared = PreparedHeader::weights(context_, way_);
-    if (m_ == 0) return Status::kOk;
-    for (int g = 0; g < groups_; ++g) {
-      const Images images = {in_.x.f32(), at_, in_.x.dim(3), g * c_, c_};
-      const float* weight = in_.w.f32() + g * n_ * k_;
-      const float* packed = prepared != nullptr ? prepared + g * packed_floats() : nullptr;
-      const RowsC to = {y_.f32() + g * n_, in_.w.dim(0)};
-      const ProductEnds ends = ends_.from(g * n_);
-      if (way_ == Way::winograd) {
-        Winograd<Tile>(images, weight, n_, false).run(context_, packed, to, ends);
-      } else if (way_ == Way::dots) {
-        using Isa = typename Tile::Isa;
-        const RowsA rows = rows_of_patches<Isa>(context_, m_, k_, {images});
-        dot_products<Isa>(context_, m_, n_, k_, rows, weight, to, ends);
-      } else if (packed != nullptr) {
-        PatchProduct<Tile>::run(context_, m_, n_, k_, images, PackedB<Tile>{packed, n_, k_}, to, ends);
-      } else {
-        PatchProduct<Tile>::run(context_, m_, n_, k_, images, ColumnsB{weight, k_}, to, ends);
-      }
-    }
-    return Status::kOk;
-  }
+  Status run() const { return halves() ? run_with<Halves>() : run_with<Tile>(); }
 
   __attribute__((noinline)) uint64_t scratch_bytes() const {
     const bool packed = PreparedHeader::weights(context_, way_) != nullptr;
     if (way_ == Way::winograd) return Winograd<Tile>::scratch_bytes(at_, c_, n_, packed);
     if (way_ == Way::dots) return static_cast<uint64_t>(m_ * k_ + Tile::Isa::kLanes) * sizeof(float);
-    return PatchProduct<Tile>::scratch_bytes({nullptr, at_, in_.x.dim(3), 0, c_}, n_, k_, packed);
+    const Images images = {nullptr, at_, in_.x.dim(3), 0, c_};
+    return halves() ? PatchProduct<Halves>::scratch_bytes(images, n_, k_, packed)
+                    : PatchProduct<Tile>::scratch_bytes(images, n_, k_, packed);
   }
 
-  __attribute__((noinline)) uint64_t prepare(void* to) const {
-    const uint64_t size = sizeof(PreparedHeader) + static_cast<uint64_t>(groups_ * packed_floats()) * sizeof(float);
-    if (to == nullptr) return size;
-    float* packed = PreparedHeader::start(to, way_);
-    for (int g = 0; g < groups_ && way_ != Way::dots; ++g, packed += packed_floats()) {
-      const float* weight = in_.w.f32() + g * n_ * k_;
+  uint64_t prepare(void* to) const { return halves() ? prepare_for<Halves>(to) : prepare_for<Tile>(to); }
+
+ private:
+  template <class T>
+  __attribute__((noinline)) Status run_with() const {
+    using Weight = typename T::Weight;
+    const char* prepared = static_cast<const char*>(PreparedHeader::weights(context_, way_));
+    if (m_ == 0) return Status::kOk;
+    for (int g = 0; g < groups_; ++g) {
+      const Images images = {in_.x.f32(), at_, in_.x.dim(3), g * c_, c_};
+      const Weight* weight = in_.w.as<Weight>() + g * n_ * k_;
+      const void* packed = prepared != nullptr ? prepared + g * packed_bytes<T>() : nullptr;
+      const RowsC to = {y_.f32() + g * n_, in_.w.dim(0)};
+      const ProductEnds ends = ends_.from(g * n_);
       if (way_ == Way::winograd) {
-        Winograd<Tile>::pack(nullptr, weight, c_, n_, false, packed);
+        Winograd<Tile, Weight>(images, weight, n_, false).run(context_, static_cast<const float*>(packed), to, ends);
+      } else if (way_ == Way::dots) {
+        using Isa = typename Tile::Isa;
+        const RowsA rows = rows_of_patches<Isa>(context_, m_, k_, {images});
+        dot_products<Isa>(context_, m_, n_, k_, rows, weight, to, ends);
+      } else if (packed != nullptr) {
+        const PackedB<T> b = {static_cast<const Weight*>(packed), n_, k_};
+        PatchProduct<T>::run(context_, m_, n_, k_, images, b, to, ends);
       } else {
-        PackedB<Tile>::pack(ColumnsB{weight, k_}, n_, k_, 0, n_, packed);
+        PatchProduct<T>::run(context_, m_, n_, k_, images, ColumnsB{weight, k_}, to, ends);
+      }
+    }
+    return Status::kOk;
+  }
+
+  template <class T>
+  __attribute__((noinline)) uint64_t prepare_for(void* to) const {
+    using Weight = typename T::Weight;
+    const uint64_t size = sizeof(PreparedHeader) + groups_ * packed_bytes<T>();
+    if (to == nullptr) return size;
+    char* packed = static_cast<char*>(PreparedHeader::start(to, way_));
+    for (int g = 0; g < groups_ && way_ != Way::dots; ++g, packed += packed_bytes<T>()) {
+      const Weight* weight = in_.w.as<Weight>() + g * n_ * k_;
+      if (way_ == Way::winograd) {
+        Winograd<Tile, Weight>::pack(nullptr, weight, c_, n_, false, reinterpret_cast<float*>(packed));
+      } else {
+        PackedB<T>::pack(ColumnsB{weight, k_}, n_, k_, 0, n_, reinterpret_cast<Weight*>(packed));
       }
     }
     return size;
   }
 
- private:
   __attribute__((noinline)) ConvLayer(const LayerInputs& in, const Tensor& y, const conv2d_attrs& attrs,
                                       const Context& context)
       : in_(in),
@@ -132,11 +144,14 @@ class ConvLayer {
              : dots_pay<Tile>(m_, k_)          ? Way::dots
                                                : Way::product) {}
 
-  // Floats of a group's packed weights.
-  int64_t packed_floats() const {
+  // Of a group's packed weights.
+  template <class T>
+  uint64_t packed_bytes() const {
     if (way_ == Way::dots) return 0;
-    return way_ == Way::winograd ? Winograd<Tile>::packed_floats(c_, n_) : PackedB<Tile>::floats(n_, k_);
+    if (way_ == Way::winograd) return static_cast<uint64_t>(Winograd<Tile>::packed_floats(c_, n_)) * sizeof(float);
+    return static_cast<uint64_t>(PackedB<T>::numbers(n_, k_)) * sizeof(typename T::Weight);
   }
+  bool halves() const { return !std::is_same_v<Tile, Halves> && in_.w.dtype == DType::f16; }
 
   const LayerInputs in_;
   const Tensor& y_;

@@ -14,8 +14,8 @@ struct DotTile {
   static constexpr int kRows = Isa::kRegisters >= 32 ? 6 : 3, kColumns = 4;
 
   // to[r][j] = a[r] . b[j] over k elements for R rows
-  template <int R>
-  static void run(int64_t k, const float* const* a, const float* const* b, float (*to)[kColumns]) {
+  template <int R, typename W>
+  static void run(int64_t k, const float* const* a, const W* const* b, float (*to)[kColumns]) {
     V sum[R][kColumns];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -38,8 +38,8 @@ struct DotTile {
   }
 
   // The same for 1 to kRows rows.
-  template <int R = kRows>
-  static void run(int rows, int64_t k, const float* const* a, const float* const* b, float (*to)[kColumns]) {
+  template <int R = kRows, typename W>
+  static void run(int rows, int64_t k, const float* const* a, const W* const* b, float (*to)[kColumns]) {
     if constexpr (R > 1) {
       if (rows < R) return run<R - 1>(rows, k, a, b, to);
     }
@@ -55,8 +55,8 @@ bool dots_pay(int64_t m, int64_t k) {
 }
 
 // `a.row(m)` is where row m of A lies, `c.row(m)` is the place of row m of the result; B's rows are `k` apart.
-template <class Isa, class A, class C>
-void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const A& a, const float* b, const C& c,
+template <class Isa, class A, typename W, class C>
+void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const A& a, const W* b, const C& c,
                   const ProductEnds& ends = {}) {
   using Tile = DotTile<Isa>;
   constexpr int kColumns = Tile::kColumns;
@@ -71,7 +71,7 @@ void dot_products(const Context& context, int64_t m, int64_t n, int64_t k, const
       for (int i = 0; i < rows; ++i) a_rows[i] = a.row(r + i);
       for (int64_t j = begin * kColumns; j < std::min(end * kColumns, n); j += kColumns) {
         const int count = static_cast<int>(std::min<int64_t>(kColumns, n - j));
-        const float* b_rows[kColumns];
+        const W* b_rows[kColumns];
         float start[kColumns] = {}, sums[Tile::kRows][kColumns];
         for (int i = 0; i < kColumns; ++i) b_rows[i] = b + std::min(j + i, n - 1) * k;
         for (int i = 0; i < count && ends.bias != nullptr; ++i) start[i] = ends.bias[j + i];

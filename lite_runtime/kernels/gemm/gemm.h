@@ -19,6 +19,7 @@ namespace lite {
 template <class Tile>
 struct Gemm {
   using Isa = typename Tile::Isa;
+  using Weight = typename Tile::Weight;
   static constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
   static constexpr int kBlock = 4 * kRows;   // rows of A that are gathered together
   static constexpr int kDepth = 256;         // k of a block
@@ -28,8 +29,8 @@ struct Gemm {
 
   // Bytes of scratch for a B that has to be packed.
   static uint64_t scratch_bytes(int64_t n, int64_t k) {
-    return static_cast<uint64_t>(PackedB<Tile>::floats(std::min<int64_t>(n, kWidth), std::min<int64_t>(k, kDepth))) *
-           sizeof(float);
+    return static_cast<uint64_t>(PackedB<Tile>::numbers(std::min<int64_t>(n, kWidth), std::min<int64_t>(k, kDepth))) *
+           sizeof(Weight);
   }
 
   template <class A, class B, class C>
@@ -39,7 +40,7 @@ struct Gemm {
     if constexpr (kIsPacked<B>) {
       multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, k, 0, true}, c, ends);
     } else {
-      float* packed = static_cast<float*>(context.scratch);
+      Weight* packed = static_cast<Weight*>(context.scratch);
       for (int64_t j = 0; j < n; j += kWidth) {
         for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kDepth) {
           const Part part = {
@@ -59,7 +60,7 @@ struct Gemm {
   // A part of B: columns j to j + kColumns have their row k at base + j column_step + k row_step; where that is 0, rows
   // are as wide as their panel.
   struct Panels {
-    const float* base;
+    const Weight* base;
     int64_t column_step, row_step;
     bool prepared;  // long ago, for all rows; else just now, by the threads that multiply
   };
@@ -72,7 +73,7 @@ struct Gemm {
 
   // A part of B where it lies, if few rows of A do not pay for packing it; else packed.
   template <class B>
-  __attribute__((noinline)) static Panels panels_of(ThreadPool* pool, const Part& part, const B& b, float* packed) {
+  __attribute__((noinline)) static Panels panels_of(ThreadPool* pool, const Part& part, const B& b, Weight* packed) {
     if constexpr (std::is_same_v<B, RowsB>) {
       const bool whole = Tile::kAnyColumns || part.width % Tile::kLeastColumns == 0;
       if (part.m <= 8 * kRows && whole) return {b.base + part.k * b.step + part.j, 1, b.step, false};
@@ -160,7 +161,7 @@ struct Gemm {
     for (int64_t j = part.j; j < part.j + part.width; j += kColumns) {
       const int count = static_cast<int>(std::min<int64_t>(kColumns, width - j));
       const int64_t b_step = b.row_step > 0 ? b.row_step : panel_width<Tile>(count);
-      const float* panel = b.base + j * b.column_step + part.k * b_step;
+      const Weight* panel = b.base + j * b.column_step + part.k * b_step;
       const TileEnds of_tile = {ends.bias != nullptr ? ends.bias + j : nullptr, add, limits_of(ends.activation)};
       for (int r = 0; r < rows; r += kRows) {
         float* c[kRows];

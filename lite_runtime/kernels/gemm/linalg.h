@@ -93,50 +93,64 @@ uint64_t gemm_matmul_scratch(const Call<matmul_attrs>& call) {
   return one.parts() * one.scratch_bytes<Tile>();
 }
 
-// y [m,n] = x [m,k] w^T, of linear and of linear_add.
-template <class Tile>
+// y [m,n] = x [m,k] w^T, of linear and of linear_add. `Halves` is the micro-kernel for weights in float16, or Tile
+// itself where there is none.
+template <class Tile, class Halves = Tile>
 class LinearLayer {
  public:
   template <class Attrs>
-  explicit LinearLayer(const Call<Attrs>& call)
-      : in_(inputs_of(call)),
+  explicit LinearLayer(const Call<Attrs>& call) : LinearLayer(inputs_of(call), call, call.attrs.activation) {}
+
+  template <class Attrs>
+  LinearLayer(const LayerInputs& in, const Call<Attrs>& call, Activation activation)
+      : in_(in),
         y_(call.y()),
         context_(call.context),
-        ends_(ends_of(in_, call.attrs.activation)),
-        m_(rows_of(in_.x)),
-        n_(in_.w.dim(0)),
-        k_(in_.w.dim(1)),
+        ends_(ends_of(in, activation)),
+        m_(rows_of(in.x)),
+        n_(in.w.dim(0)),
+        k_(in.w.dim(1)),
         way_(dots_pay<Tile>(m_, k_) ? Way::dots : Way::product) {}
 
-  __attribute__((noinline)) Status run() const {
-    const float* packed = PreparedHeader::weights(context_, way_);
+  Status run() const { return halves() ? run_with<Halves>() : run_with<Tile>(); }
+  uint64_t scratch_bytes() const {
+    const bool packs = way_ == Way::product && PreparedHeader::weights(context_, way_) == nullptr;
+    return packs ? Gemm<Tile>::scratch_bytes(n_, k_) : 0;  // enough for halves, too
+  }
+  uint64_t prepare(void* to) const { return halves() ? prepare_for<Halves>(to) : prepare_for<Tile>(to); }
+
+ private:
+  bool halves() const { return !std::is_same_v<Tile, Halves> && in_.w.dtype == DType::f16; }
+
+  template <class T>
+  __attribute__((noinline)) Status run_with() const {
+    using Weight = typename T::Weight;
+    const void* packed = PreparedHeader::weights(context_, way_);
+    const Weight* w = in_.w.as<Weight>();
     const RowsA a = {in_.x.f32(), k_};
     const RowsC c = {y_.f32(), n_};
     if (way_ == Way::dots) {
-      dot_products<typename Tile::Isa>(context_, m_, n_, k_, a, in_.w.f32(), c, ends_);
+      dot_products<typename Tile::Isa>(context_, m_, n_, k_, a, w, c, ends_);
     } else if (packed != nullptr) {
-      Gemm<Tile>::run(context_, m_, n_, k_, a, PackedB<Tile>{packed, n_, k_}, c, ends_);
+      Gemm<T>::run(context_, m_, n_, k_, a, PackedB<T>{static_cast<const Weight*>(packed), n_, k_}, c, ends_);
     } else {
-      Gemm<Tile>::run(context_, m_, n_, k_, a, ColumnsB{in_.w.f32(), k_}, c, ends_);
+      Gemm<T>::run(context_, m_, n_, k_, a, ColumnsB{w, k_}, c, ends_);
     }
     return Status::kOk;
   }
 
-  uint64_t scratch_bytes() const {
-    const bool packs = way_ == Way::product && PreparedHeader::weights(context_, way_) == nullptr;
-    return packs ? Gemm<Tile>::scratch_bytes(n_, k_) : 0;
-  }
-
-  __attribute__((noinline)) uint64_t prepare(void* to) const {
+  template <class T>
+  __attribute__((noinline)) uint64_t prepare_for(void* to) const {
+    using Weight = typename T::Weight;
     const bool packs = way_ == Way::product;
-    const uint64_t size = sizeof(PreparedHeader) + (packs ? PackedB<Tile>::floats(n_, k_) * sizeof(float) : 0);
+    const uint64_t size = sizeof(PreparedHeader) + (packs ? PackedB<T>::numbers(n_, k_) * sizeof(Weight) : 0);
     if (to == nullptr) return size;
-    float* packed = PreparedHeader::start(to, way_);
-    if (packs) PackedB<Tile>::pack(ColumnsB{in_.w.f32(), k_}, n_, k_, 0, n_, packed);
+    void* packed = PreparedHeader::start(to, way_);
+    const Weight* w = in_.w.as<Weight>();
+    if (packs) PackedB<T>::pack(ColumnsB{w, k_}, n_, k_, 0, n_, static_cast<Weight*>(packed));
     return size;
   }
 
- private:
   const LayerInputs in_;
   const Tensor& y_;
   const Context& context_;

@@ -7,7 +7,7 @@
 namespace lite {
 
 // The ways to compute a layer; sizes alone choose one.
-enum class Way : int32_t { dots, winograd, product };
+enum class Way : int32_t { dots, winograd, product, halves };
 
 constexpr int64_t kLeastSquares = 48;  // of 2x2 results, for which Way::winograd transforms weights
 
@@ -17,15 +17,15 @@ struct PreparedHeader {
   char rest[60];  // packed weights begin on a boundary of 64 bytes
 
   // The weights prepared for a call that goes this way, or null: other sizes may go other ways.
-  static const float* weights(const Context& context, Way way) {
+  static const void* weights(const Context& context, Way way) {
     const PreparedHeader* header = static_cast<const PreparedHeader*>(context.prepared);
-    return header != nullptr && header->way == way ? reinterpret_cast<const float*>(header + 1) : nullptr;
+    return header != nullptr && header->way == way ? header + 1 : nullptr;
   }
   // Writes itself; returns where the weights go.
-  static float* start(void* to, Way way) {
+  static void* start(void* to, Way way) {
     PreparedHeader* header = static_cast<PreparedHeader*>(to);
     header->way = way;
-    return reinterpret_cast<float*>(header + 1);
+    return header + 1;
   }
 };
 

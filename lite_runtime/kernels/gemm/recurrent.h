@@ -16,7 +16,7 @@ class StepProduct {
  public:
   // Floats of scratch: the packed matrix, unless that is prepared.
   static int64_t scratch_floats(const Context& context, int64_t k, int64_t n) {
-    return context.prepared != nullptr ? 0 : PackedB<Tile>::floats(n, k);
+    return context.prepared != nullptr ? 0 : PackedB<Tile>::numbers(n, k);
   }
 
   // For products of `m` rows with B [k,n], which has to be w^T for `columns` (w lies as [n,k]) and w itself else.
@@ -59,7 +59,7 @@ template <class Tile>
 uint64_t recurrent_prepare(const Tensor& w, void* to) {
   const int64_t n = w.dim(0), h = w.dim(1);
   if (to != nullptr) PackedB<Tile>::pack(ColumnsB{w.f32(), h}, n, h, 0, n, static_cast<float*>(to));
-  return static_cast<uint64_t>(PackedB<Tile>::floats(n, h)) * sizeof(float);
+  return static_cast<uint64_t>(PackedB<Tile>::numbers(n, h)) * sizeof(float);
 }
 // Scratch of a backward pass: packed w [gates h, h], and `extra` rows [n, gates h].
 template <class Tile>

@@ -105,31 +105,36 @@ struct RowsB {
 };
 
 // A transposed row-major matrix: column j of B is a row of it.
+template <typename T>
 struct ColumnsB {
-  const float* base;
+  const T* base;
   int64_t step;  // from column to column
 
   template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
-    const float* from[Tile::kColumns];  // columns behind the last one are copies of it that nobody reads
+  void panel(int64_t k, int64_t depth, int64_t column, int count, int width, T* to) const {
+    const T* from[Tile::kColumns];  // columns behind the last one are copies of it that nobody reads
     for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step + k;
     Tile::transpose(from, width, depth, to);
   }
 };
 
+template <typename T>
+ColumnsB(const T*, int64_t) -> ColumnsB<T>;
+
 // All of B, packed before: panels [k][width] one after the other, anything behind the last column.
 template <class Tile>
 struct PackedB {
-  const float* base;
+  using Weight = typename Tile::Weight;
+  const Weight* base;
   int64_t n, k;
 
-  static int64_t floats(int64_t n, int64_t k) {
+  static int64_t numbers(int64_t n, int64_t k) {
     const int64_t whole = n / Tile::kColumns * Tile::kColumns;
     return (whole + panel_width<Tile>(n - whole)) * k;
   }
   // Packs the columns of [n,k] from `begin` to `end`, multiples of kColumns or n.
   template <class B>
-  static void pack(const B& from, int64_t n, int64_t k, int64_t begin, int64_t end, float* to) {
+  static void pack(const B& from, int64_t n, int64_t k, int64_t begin, int64_t end, Weight* to) {
     for (int64_t j = begin; j < end; j += Tile::kColumns) {
       const int count = static_cast<int>(std::min<int64_t>(Tile::kColumns, n - j));
       from.template panel<Tile>(0, k, j, count, panel_width<Tile>(count), to + j * k);

@@ -38,6 +38,7 @@ template <class Isa_, int Rows, int Vectors, int RowStep>
 struct BroadcastTile {
   using Isa = Isa_;
   using V = typename Isa::V;
+  using Weight = float;  // what B holds
   static constexpr int kRows = Rows, kColumns = Vectors * Isa::kLanes, kLeastColumns = Isa::kLanes;
   static constexpr bool kAnyColumns = Isa::kMasks, kTakesOffsets = true;
 

@@ -11,8 +11,8 @@
 
 namespace lite {
 
-// The convolution of `images` with 3x3 windows, strides and dilations of 1.
-template <class Tile>
+// The convolution of `images` with 3x3 windows, strides and dilations of 1; `Weight` is what weights are stored as.
+template <class Tile, typename Weight = float>
 class Winograd {
  public:
   using Isa = typename Tile::Isa;
@@ -20,7 +20,7 @@ class Winograd {
 
   // Weights lie as [rows,3,3,lanes]. `turned`: those of conv2d_dx, whose rows are the channels that are read, and whose
   // places come in falling order; else rows are results.
-  Winograd(const Images& images, const float* weights, int results, bool turned)
+  Winograd(const Images& images, const Weight* weights, int results, bool turned)
       : images_(images), weights_(weights), k_(results), turned_(turned) {}
 
   // Whether it takes less time than the product: for channels enough to multiply, and for squares enough that are worth
@@ -33,7 +33,9 @@ class Winograd {
   }
 
   // Floats of packed weights: for every point a matrix [channels,results] in panels.
-  static int64_t packed_floats(int channels, int results) { return kPoints * PackedB<Tile>::floats(results, channels); }
+  static int64_t packed_floats(int channels, int results) {
+    return kPoints * PackedB<Tile>::numbers(results, channels);
+  }
   // For packed weights, unless those are prepared, then for the parts.
   static uint64_t scratch_bytes(const Windows& at, int channels, int results, bool packed) {
     const int64_t weights = packed ? 0 : packed_floats(channels, results);
@@ -41,7 +43,7 @@ class Winograd {
   }
 
   // Packs G w G^T for every pair of channels; `weights` and `turned` as above.
-  static void pack(ThreadPool* pool, const float* weights, int channels, int results, bool turned, float* to) {
+  static void pack(ThreadPool* pool, const Weight* weights, int channels, int results, bool turned, float* to) {
     const int64_t panels = (results + Tile::kColumns - 1) / Tile::kColumns, blocks = (channels + kStrip - 1) / kStrip;
     const int64_t tasks = panels * blocks, cost = 100 * Tile::kColumns * kStrip;
     parallel_for(pool, tasks, share(tasks, cost), [&](int64_t begin, int64_t end) {
@@ -105,9 +107,9 @@ class Winograd {
 
   // A block of weights, `cs` channels from `c` on by `ks` results from `k` on, transformed to rows of a panel, for
   // every point.
-  static void pack_block(const float* weights, int channels, int results, int64_t k, int64_t ks, int64_t c, int64_t cs,
+  static void pack_block(const Weight* weights, int channels, int results, int64_t k, int64_t ks, int64_t c, int64_t cs,
                          bool turned, float* to, int64_t width) {
-    const int64_t to_step = PackedB<Tile>::floats(results, channels);  // from point to point
+    const int64_t to_step = PackedB<Tile>::numbers(results, channels);  // from point to point
     if (turned) {
       for (int64_t row = 0; row < cs; ++row) {
         over<Isa>(ks, [&](int64_t i, int lanes) {
@@ -128,7 +130,7 @@ class Winograd {
     }
   }
 
-  static void transform_weight(const float* w, int64_t step, int lanes, bool turned, float* to, int64_t to_step) {
+  static void transform_weight(const Weight* w, int64_t step, int lanes, bool turned, float* to, int64_t to_step) {
     V t[4][3];
     for (int j = 0; j < 3; ++j) {
       V g[3];
@@ -162,7 +164,7 @@ class Winograd {
     parallel_for(pool, kPoints, share(kPoints, cost), [&](int64_t begin, int64_t end) {
       for (int64_t point = begin; point < end; ++point) {
         const RowsA a = {pixels + point * kSquares * channels, channels};
-        const PackedB<Tile> b = {block.weights + point * PackedB<Tile>::floats(k_, channels), k_, channels};
+        const PackedB<Tile> b = {block.weights + point * PackedB<Tile>::numbers(k_, channels), k_, channels};
         Gemm<Tile>::run(Context(), count, k_, channels, a, b, RowsC{products + point * kSquares * k_, k_});
       }
     });
@@ -261,7 +263,7 @@ class Winograd {
   }
 
   const Images images_;
-  const float* weights_;
+  const Weight* weights_;
   const int k_;
   const bool turned_;
 };

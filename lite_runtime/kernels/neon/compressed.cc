@@ -6,8 +6,17 @@
 
 namespace lite {
 
-KERNEL(compressed_linear, f32, neon) { return compressed_linear<NeonTile, NeonInt>(call); }
-SCRATCH(compressed_linear, f32, neon) { return compressed_linear_scratch<NeonTile>(call); }
+KERNEL(compressed_linear, f32, neon) {
+  return call.attrs.bits == 16 ? halves_layer<NeonTile, NeonHalfTile>(call).run()
+                               : compressed_linear<NeonTile, NeonInt>(call);
+}
+SCRATCH(compressed_linear, f32, neon) {
+  return call.attrs.bits == 16 ? halves_layer<NeonTile, NeonHalfTile>(call).scratch_bytes()
+                               : compressed_linear_scratch<NeonTile>(call);
+}
+PREPARE(compressed_linear, f32, neon) {
+  return call.attrs.bits == 16 ? halves_layer<NeonTile, NeonHalfTile>(call).prepare(to) : 0;
+}
 
 KERNEL(compressed_gather, any, neon) { return compressed_gather<NeonInt>(call); }
 

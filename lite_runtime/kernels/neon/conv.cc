@@ -7,13 +7,13 @@
 
 namespace lite {
 
-KERNEL(conv2d, f32, neon) { return ConvLayer<NeonTile>(call).run(); }
-SCRATCH(conv2d, f32, neon) { return ConvLayer<NeonTile>(call).scratch_bytes(); }
-PREPARE(conv2d, f32, neon) { return ConvLayer<NeonTile>(call).prepare(to); }
+KERNEL(conv2d, f32, neon) { return ConvLayer<NeonTile, NeonHalfTile>(call).run(); }
+SCRATCH(conv2d, f32, neon) { return ConvLayer<NeonTile, NeonHalfTile>(call).scratch_bytes(); }
+PREPARE(conv2d, f32, neon) { return ConvLayer<NeonTile, NeonHalfTile>(call).prepare(to); }
 
-KERNEL(conv2d_add, f32, neon) { return ConvLayer<NeonTile>(call).run(); }
-SCRATCH(conv2d_add, f32, neon) { return ConvLayer<NeonTile>(call).scratch_bytes(); }
-PREPARE(conv2d_add, f32, neon) { return ConvLayer<NeonTile>(call).prepare(to); }
+KERNEL(conv2d_add, f32, neon) { return ConvLayer<NeonTile, NeonHalfTile>(call).run(); }
+SCRATCH(conv2d_add, f32, neon) { return ConvLayer<NeonTile, NeonHalfTile>(call).scratch_bytes(); }
+PREPARE(conv2d_add, f32, neon) { return ConvLayer<NeonTile, NeonHalfTile>(call).prepare(to); }
 
 KERNEL(conv2d_dx, f32, neon) { return gemm_conv2d_dx<NeonTile>(call); }
 SCRATCH(conv2d_dx, f32, neon) { return gemm_conv2d_dx_scratch<NeonTile>(call); }

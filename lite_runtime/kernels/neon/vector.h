@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/half.h"
+
 namespace lite {
 
 // NEON of AArch64 behind the names that kernels/vector and kernels/gemm are written in. `n` is a number of lanes, at
@@ -20,6 +22,14 @@ struct Neon {
     float lanes[kLanes] = {};
     std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(float));
     return vld1q_f32(lanes);
+  }
+  // Floats of 16 bits.
+  static V load(const Half* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
+  static V load(const Half* p, int n) {
+    if (n == kLanes) return load(p);
+    Half lanes[kLanes];
+    std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(Half));
+    return load(lanes);
   }
   static void store(float* p, V v) { vst1q_f32(p, v); }
   static void store(float* p, V v, int n) {

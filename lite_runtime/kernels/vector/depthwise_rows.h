@@ -58,7 +58,7 @@ class DepthwiseChunks {
     const V start = row.bias != nullptr ? Isa::load(row.bias + c) : Isa::all(0.0f);
 #pragma GCC unroll 8
     for (int i = 0; i < kTogether; ++i) sum[i] = start;
-    const int first = q * Stride - row.w.pad;
+    const int first = q * Stride - row.w.pad, length = row.w.length;
     const float *x = row.x + int64_t{first} * row.channels + c, *w = row.weights + c;
     for (int i = 0; i < row.lines; ++i, x += row.line, w += int64_t{S} * row.channels) {
       V weight[S];
@@ -67,7 +67,7 @@ class DepthwiseChunks {
       const float* from = x;
 #pragma GCC unroll 32
       for (int j = 0; j < kSeen; ++j, from += row.channels) {
-        const bool outside = kBorder && (first + j < 0 || first + j >= row.w.length);
+        const bool outside = kBorder && (first + j < 0 || first + j >= length);
         const V pixel = outside ? Isa::all(0.0f) : Isa::load(from);
 #pragma GCC unroll 8
         for (int s = j % Stride; s < S; s += Stride) {
