@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from fl_server.distributed import Distributed
 from fl_server.errors import EncodingMismatch, ModulusTooSmall, SettingsError
@@ -11,10 +10,8 @@ from fl_server.plan.plan import MOST_LOCAL_BYTES
 from fl_server.secagg.messages import MOST_CLIENTS
 from fl_server.secagg.policy import COHORT_FLOOR
 from fl_server.strategy.robust import needed
+from fl_server.task_settings import TaskSettings
 from fl_server.tree import Tree
-
-if TYPE_CHECKING:
-    from fl_server.task_settings import TaskSettings
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from fl_server import task_checks
 from fl_server.clipping import AdaptiveClip
 from fl_server.conditions import Conditions
 from fl_server.distributed import Distributed
@@ -246,17 +245,6 @@ class TaskSettings(BaseModel):
     def fewest(self) -> int:
         """Of how many devices the sum of a session is at the least."""
         return least_quorum(self.layout.least_shard(self.min_cohort, self.selected))
-
-    def warnings(self) -> list[str]:
-        """What these settings allow, and whoever makes the task should know."""
-        return task_checks.warnings(self)
-
-    def check(self, length: int) -> None:
-        """Nothing, if rounds of weights of `length` can be made of these settings.
-
-        raises SettingsError, MissingExtra
-        """
-        task_checks.check(self, length)
 
     def stage_s(self, stage: str) -> float:
         """How long a stage may last."""

@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
+from fl_server import task_checks
 from fl_server.errors import NotFound, ProtocolError
 from fl_server.secagg.encode import Floats
 from fl_server.storage.store import Store
@@ -44,7 +45,7 @@ class Tasks:
 
         raises SettingsError, ProtocolError, NotFound
         """
-        settings.check(len(initial))
+        task_checks.check(settings, len(initial))
         self._store.blob_size(model)
         if db.execute(select(table).where(table.c.name == settings.name)).first():
             raise ProtocolError(f"there is a task {settings.name} already")

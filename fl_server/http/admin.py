@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from fl_server import task_checks
 from fl_server.access.tokens import Actor
 from fl_server.authority.registry import BATCH
 from fl_server.errors import Forbidden, Malformed, NotFound
@@ -221,7 +222,7 @@ def _status(service: Service, name: str) -> dict[str, Any]:
         "error": task.error,
         "model": task.model.hex(),
         "settings": task.settings.model_dump(),
-        "warnings": task.settings.warnings(),
+        "warnings": task_checks.warnings(task.settings),
         "version": rounds.weights.latest(name).version,
         "privacy": rounds.spent(task),
         "rounds": listed,

@@ -1,5 +1,6 @@
 """Makes the helpers beside the tests importable under every import mode; databases for tests."""
 
+import logging
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,6 +8,16 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def plain_logs():
+    """A server in this process says where the logs of all go, and from which level on."""
+    logging.getLogger().setLevel(logging.WARNING)
+    yield
+    root = logging.getLogger()
+    for handler in [it for it in root.handlers if type(it) is logging.StreamHandler]:
+        root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

@@ -64,10 +64,12 @@ class NeverTrains:
 class World:
     """A store, its rounds and some enrolled members; `now` is set by the test."""
 
+    seed = "world"
+
     def __init__(self, folder: Path, database: str = "", files: str = "", **task: object) -> None:
         self.now = 1000.0
         self.files = files
-        self.settings = Settings(folder, clock=lambda: self.now, random=seeded("world"))
+        self.settings = Settings(folder, clock=lambda: self.now, random=seeded(self.seed))
         self.store = Store(folder, database, files)
         self.authority = Authority(bytes(32))
         self.restart()

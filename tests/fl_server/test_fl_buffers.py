@@ -14,6 +14,7 @@ from fl_people import seeded
 from fl_world import START, World
 
 from fl_server import messages as wire
+from fl_server import task_checks
 from fl_server.device import Device
 from fl_server.device.linear import synthetic_device
 from fl_server.errors import Gone, SettingsError
@@ -298,4 +299,4 @@ def test_a_server_moves_an_update_into_no_round_that_is_not_its_like(tmp_path, c
 
 def test_an_evaluation_has_no_staleness():
     with pytest.raises(SettingsError, match="want max_staleness 0"):
-        TaskSettings.checked(name="t", kind="evaluate", max_staleness=3).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", kind="evaluate", max_staleness=3), LENGTH)

@@ -11,6 +11,7 @@ from fl_fleet import LENGTH, MODEL, serving, task_settings
 from fl_people import seeded
 from test_fl_buffers import Trained, go_through, world_of
 
+from fl_server import task_checks
 from fl_server.device import Device, Policy
 from fl_server.errors import SettingsError
 from fl_server.privacy import Privacy, sensitivity
@@ -183,4 +184,4 @@ def test_the_norm_of_buffers_goes_on_from_the_newest(tmp_path):
 )
 def test_settings_that_make_no_sense_are_refused(given, words):
     with pytest.raises(SettingsError, match=words):
-        TaskSettings.checked(name="t", **given).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", **given), LENGTH)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg, stats
 
+from fl_server import task_checks
 from fl_server.device import Device, Policy
 from fl_server.device.linear import LinearTrainer
 from fl_server.errors import EncodingMismatch, Malformed, SettingsError
@@ -205,9 +206,9 @@ def test_plans_and_settings_that_make_no_sense_are_refused():
     with pytest.raises(EncodingMismatch, match=r"keeps 1\.5 of all coordinates"):
         Plan.of(Plan(kept=1.5).to_bytes())
     with pytest.raises(SettingsError, match=r"keeps 0\.99 of 12 coordinates, so all"):
-        TaskSettings.checked(name="t", kept=0.99).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", kept=0.99), LENGTH)
     with pytest.raises(SettingsError, match=r"kept is 0\.5, want 1 with scaffold"):
-        TaskSettings.checked(name="t", strategy="scaffold", kept=0.5).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", strategy="scaffold", kept=0.5), LENGTH)
     with pytest.raises(SettingsError, match="setting kept is 0"):
         TaskSettings.checked(name="t", kept=0)
 

@@ -13,6 +13,7 @@ from fl_fleet import LENGTH, MODEL, fleet_of, serving, task_settings
 from fl_people import seeded
 from fl_world import START, NeverTrains, World
 
+from fl_server import task_checks
 from fl_server.device import Device, Policy
 from fl_server.distributed import Distributed
 from fl_server.errors import SettingsError
@@ -89,7 +90,7 @@ def test_the_account_is_that_of_gaussian_noise_in_renyi_divergences(noise, round
 ])  # fmt: skip
 def test_the_fewest_survivors_have_the_noise_that_was_asked_for(changes):
     task = settings_of(**({"target_cohort": 20} | changes))
-    task.check(5000)
+    task_checks.check(task, 5000)
     encoding = task.encoding(5000)
     smallest = task.layout.least_shard(task.min_cohort, task.selected)
     survivors = task.layout.params(smallest, encoding).quorum
@@ -287,4 +288,4 @@ def test_a_budget_that_is_spent_ends_the_task_also_of_a_database_that_is_put_bac
 )
 def test_settings_that_do_not_go_with_the_noise_of_devices_are_refused(given, words):
     with pytest.raises(SettingsError, match=words):
-        settings_of(**given).check(LENGTH)
+        task_checks.check(settings_of(**given), LENGTH)

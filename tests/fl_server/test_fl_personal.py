@@ -13,6 +13,7 @@ from cloud import nn
 from cloud.nn.loss import softmax_cross_entropy
 from cloud.train.graphs import training_model
 from cloud.train.optim import SGD
+from fl_server import task_checks
 from fl_server.device import Device, LiteTrainer, Policy, initial_weights
 from fl_server.device.linear import synthetic_device
 from fl_server.device.local import LocalWeights
@@ -145,7 +146,7 @@ def test_names_that_make_no_sense_are_refused(model):
     with pytest.raises(SettingsError, match="leaves no weight to share"):
         initial_weights(model, ("*",))
     with pytest.raises(SettingsError, match="local has more than 256 bytes"):
-        TaskSettings.checked(name="t", local=["x" * 300]).check(4)
+        task_checks.check(TaskSettings.checked(name="t", local=["x" * 300]), 4)
     assert TaskSettings.checked(name="t", local="2.*,head.*").local == ("2.*", "head.*")
     with pytest.raises(SettingsError, match="a linear model names no weights"):
         synthetic_device(0).follow(np.zeros(16, np.float32), b"", Work(local=LOCAL))

@@ -12,6 +12,7 @@ from fl_fleet import LENGTH, MODEL, fleet_of, serving, task_settings
 from fl_people import seeded
 from scipy import stats
 
+from fl_server import task_checks
 from fl_server.cli import serve
 from fl_server.errors import SettingsError
 from fl_server.privacy import Privacy, gaussian, sensitivity
@@ -164,4 +165,4 @@ def test_a_database_that_is_put_back_does_not_get_its_budget_back(tmp_path):
 )
 def test_settings_that_promise_nothing_are_refused(given, words):
     with pytest.raises(SettingsError, match=words):
-        TaskSettings.checked(name="t", **given).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", **given), LENGTH)

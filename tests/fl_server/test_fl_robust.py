@@ -8,6 +8,7 @@ from fl_fleet import MODEL, serving, task_settings
 from fl_people import Table
 from fl_world import NeverTrains
 
+from fl_server import task_checks
 from fl_server.device import Device, Policy
 from fl_server.device.hostile import Flipped
 from fl_server.device.linear import LinearTrainer
@@ -207,4 +208,4 @@ def test_without_masks_whoever_sends_what_no_encoder_makes_is_named_and_left_out
 )
 def test_rules_that_cannot_hold_are_refused(given, words):
     with pytest.raises(SettingsError, match=words):
-        TaskSettings.checked(name="t", **given).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", **given), LENGTH)

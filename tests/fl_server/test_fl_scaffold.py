@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from fl_fleet import MODEL, serving, task_settings
 
+from fl_server import task_checks
 from fl_server.device import Device, Policy
 from fl_server.device.controls import Controls, counted
 from fl_server.device.linear import LinearTrainer
@@ -199,9 +200,11 @@ def transcript_of(cohort: list[int], survivors: list[int] | None) -> list[str]:
 
 def test_weighted_and_stale_updates_are_refused():
     with pytest.raises(SettingsError, match="max_staleness is 2, want 0 with scaffold"):
-        TaskSettings.checked(name="t", strategy="scaffold", max_staleness=2).check(LENGTH)
+        task_checks.check(
+            TaskSettings.checked(name="t", strategy="scaffold", max_staleness=2), LENGTH
+        )
     with pytest.raises(SettingsError, match="max_weight is 3, want 1 with scaffold"):
-        TaskSettings.checked(name="t", strategy="scaffold", max_weight=3).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", strategy="scaffold", max_weight=3), LENGTH)
 
 
 def test_what_would_part_the_servers_variate_from_the_devices_is_refused():
@@ -210,6 +213,6 @@ def test_what_would_part_the_servers_variate_from_the_devices_is_refused():
         ({"noise_multiplier": 0.5}, "rule is mean, noise_multiplier is 0.5"),
     ):
         with pytest.raises(SettingsError, match=f"{said}; want mean and 0 with scaffold"):
-            TaskSettings.checked(name="t", strategy="scaffold", **other).check(LENGTH)
+            task_checks.check(TaskSettings.checked(name="t", strategy="scaffold", **other), LENGTH)
     with pytest.raises(EncodingMismatch, match="generation 3, want 0 without control variates"):
         Plan.of(Plan(generation=3).to_bytes())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fl_fleet import LENGTH
 
+from fl_server import task_checks
 from fl_server.errors import SettingsError
 from fl_server.secagg.encode import Mean
 from fl_server.strategy import STRATEGIES
@@ -83,7 +84,7 @@ def test_a_setting_that_is_left_out_is_the_strategys_own(name):
 )
 def test_settings_that_a_strategy_does_not_take_are_refused(given, words):
     with pytest.raises(SettingsError, match=words):
-        TaskSettings.checked(name="t", **given).check(LENGTH)
+        task_checks.check(TaskSettings.checked(name="t", **given), LENGTH)
 
 
 def adapted(name: str, rounds: int) -> float:

@@ -12,7 +12,7 @@ from fl_fleet import LENGTH, MODEL, fleet_of, serving, task_settings
 from fl_people import seeded
 from fl_world import START, World, enrolment, identity_of
 
-from fl_server import errors
+from fl_server import errors, task_checks
 from fl_server import messages as wire
 from fl_server.cli import serve
 from fl_server.conditions import Conditions
@@ -116,7 +116,7 @@ def test_those_who_are_slow_are_selected_and_not_waited_for(tmp_path):
 )
 def test_a_selection_that_cannot_work_is_refused(changed, message):
     with pytest.raises(errors.SettingsError, match=message):
-        TaskSettings(name="t", **changed).check(10)
+        task_checks.check(TaskSettings(name="t", **changed), 10)
 
 
 def test_devices_come_again_at_the_pace_that_is_set(tmp_path):
@@ -286,4 +286,4 @@ def test_an_operator_is_told_of_sums_over_too_few_devices(tmp_path, capsys, capl
     assert said in capsys.readouterr().err
     assert said in caplog.text
     fine = {"shard_size": 40, "min_cohort": 20, "target_cohort": 60}
-    assert TaskSettings.checked(name="t", **fine).warnings() == []
+    assert task_checks.warnings(TaskSettings.checked(name="t", **fine)) == []

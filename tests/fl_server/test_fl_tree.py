@@ -11,6 +11,7 @@ import pytest
 from fl_people import seeded
 from fl_world import World
 
+from fl_server import task_checks
 from fl_server.errors import LedgerDamaged, SettingsError
 from fl_server.messages import IDLE, OFFER, CheckIn
 from fl_server.privacy import Privacy, gaussian
@@ -181,6 +182,7 @@ class Again(World):
     """The world of a folder that has its task already."""
 
     def __init__(self, folder) -> None:
+        self.seed = str(folder)  # no two processes draw the same
         super().__init__(folder, min_cohort=2)
 
     def restart(self) -> None:
@@ -248,4 +250,4 @@ def test_a_budget_for_so_many_leaves_ends_the_task(tmp_path):
 )
 def test_settings_that_do_not_go_with_trees_are_refused(given, words):
     with pytest.raises(SettingsError, match=words):
-        TaskSettings.checked(name="t", **(TREE | given)).check(1000)
+        task_checks.check(TaskSettings.checked(name="t", **(TREE | given)), 1000)

@@ -20,7 +20,7 @@ from fl_people import (
     updates_of,
 )
 
-from fl_server import errors
+from fl_server import errors, task_checks
 from fl_server.secagg import labels
 from fl_server.secagg.client import join
 from fl_server.secagg.cohort import Layout, ShardedStage, split
@@ -181,10 +181,12 @@ def test_a_client_is_told_nothing_of_another_shard():
 def test_noise_and_shards_do_not_go_together():
     settings = {"name": "t", "noise_multiplier": 1.0, "clip_value": 100.0, "min_cohort": 20}
     task = TaskSettings.checked(**settings, target_cohort=256)
-    task.check(4)
+    task_checks.check(task, 4)
     assert task.layout.shards(256) == 1
-    with pytest.raises(errors.SettingsError, match="is 257, want at most 256 where there is noise"):
-        TaskSettings.checked(**settings, target_cohort=257).check(4)
+    with pytest.raises(
+        errors.SettingsError, match="is 257, want at most 256 where the server adds"
+    ):
+        task_checks.check(TaskSettings.checked(**settings, target_cohort=257), 4)
 
 
 # The sparse graph.
@@ -352,13 +354,13 @@ def test_a_survivor_list_below_the_quorum_is_refused_even_with_all_neighbours_in
 def test_a_task_on_a_sparse_graph_is_warned_of(caplog):
     settings = {"name": "big", "min_cohort": 300, "target_cohort": 1000}
     task = TaskSettings.checked(**settings, graph="sparse")
-    task.check(4)
+    task_checks.check(task, 4)
     assert "task big: privacy on a sparse graph is a chance" in caplog.text
     assert task.layout.shards(1000) == 1
     assert task.layout.params(1000, task.encoding(4)).neighbours == 160
     assert task.layout.params(256, task.encoding(4)).is_complete
     caplog.clear()
     plain = TaskSettings.checked(**settings)
-    plain.check(4)
+    task_checks.check(plain, 4)
     assert caplog.text == ""
     assert (plain.layout.shards(1000), plain.layout.least_shard(300, 1000)) == (10, 75)
