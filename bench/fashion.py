@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.secagg import NOW, Seeded, member
-from cloud import nn
+from cloud.models.classic import lenet
 from cloud.nn.loss import softmax_cross_entropy
 from cloud.train.graphs import training_model
 from cloud.train.optim import Momentum
@@ -137,20 +137,7 @@ class Secure:
 def model_of(seed: int) -> bytes:
     """SimpleCNN of NIID-Bench     image: [n, 28, 28, 1]"""
     rng = np.random.default_rng(seed)
-    net = nn.Sequential(
-        conv1=nn.Conv2d(1, 6, 5, rng=rng),
-        relu1=nn.ReLU(),
-        pool1=nn.MaxPool2d(2),
-        conv2=nn.Conv2d(6, 16, 5, rng=rng),
-        relu2=nn.ReLU(),
-        pool2=nn.MaxPool2d(2),
-        flatten=nn.Flatten(),
-        fc1=nn.Linear(256, 120, rng=rng),
-        relu3=nn.ReLU(),
-        fc2=nn.Linear(120, 84, rng=rng),
-        relu4=nn.ReLU(),
-        fc3=nn.Linear(84, 10, rng=rng),
-    )
+    net = lenet(padding=0, rng=rng)
     optimizer = Momentum(RATE, momentum=MOMENTUM, weight_decay=DECAY)
     inputs = {"image": ("batch", 28, 28, 1)}
     return model_file.write(training_model(net, softmax_cross_entropy, optimizer, inputs))

@@ -19,20 +19,22 @@ def mlp(sizes: Sequence[int], *, rng: np.random.Generator) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def lenet(classes: int = 10, *, channels: int = 1, rng: np.random.Generator) -> nn.Module:
+def lenet(
+    classes: int = 10, *, channels: int = 1, padding: int = 2, rng: np.random.Generator
+) -> nn.Module:
     """LeNet-5 with ReLU and max pooling     [n,28,28,channels] -> [n,classes]
 
-    LeCun et al. 1998.
+    padding: of the first convolution, 0 or 2. LeCun et al. 1998.
     """
     return nn.Sequential(
-        conv1=nn.Conv2d(channels, 6, 5, padding=2, rng=rng),
+        conv1=nn.Conv2d(channels, 6, 5, padding=padding, rng=rng),
         relu1=nn.ReLU(),
         pool1=nn.MaxPool2d(2),
         conv2=nn.Conv2d(6, 16, 5, rng=rng),
         relu2=nn.ReLU(),
         pool2=nn.MaxPool2d(2),
         flatten=nn.Flatten(),
-        fc1=nn.Linear(400, 120, rng=rng),
+        fc1=nn.Linear(16 * (4 + padding // 2) ** 2, 120, rng=rng),
         relu3=nn.ReLU(),
         fc2=nn.Linear(120, 84, rng=rng),
         relu4=nn.ReLU(),

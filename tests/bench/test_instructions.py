@@ -11,7 +11,8 @@ from bench.instructions import CPUS, KERNELS_OF, LAYERS, TOOLS
 from ir.dtype import DType
 
 MISSING = [t for t in TOOLS if not shutil.which(t)]
-ORDER = 1.04  # what the order of the same instructions makes, as llvm-mca has it
+ORDER = 1.02  # what the order of the same instructions makes, as llvm-mca has it
+ADDED = 1.04  # of numbers that are only added, where loads are most of it
 WIDENED = 1.05
 READ, MULTIPLIED = 1.25, 0.9  # of float32
 PACKAGES = "qemu-user g++-aarch64-linux-gnu gcc llvm-19"
@@ -33,8 +34,9 @@ def test_a_kernel_takes_no_more_than_plain_intrinsics(name: str, unit: str) -> N
     if LAYERS[name].op == "conv2d":
         assert len(found) == len(KERNELS_OF)
         assert all(ours > 0 for ours, _ in found)  # each set has a kernel, which ran
+    most = ADDED if LAYERS[name].op == "add" else ORDER
     for ours, plain in found:
-        assert ours <= ORDER * plain, f"{name}: {ours:.3f} {unit} a multiply-add, plain {plain:.3f}"
+        assert ours <= most * plain, f"{name}: {ours:.3f} {unit} a multiply-add, plain {plain:.3f}"
 
 
 @pytest.mark.parametrize("name", [n for n, layer in LAYERS.items() if layer.op != "add"])
