@@ -60,7 +60,8 @@ class Drawn:
 
 
 class Fleet:
-    """Devices 0..count-1 of one server; each keeps its updates and its randomness."""
+    """Devices 0..count-1 of one server; each keeps its updates and its randomness, which
+    those of a folder of another name do not share."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Fleet:
         floor: int = FLOOR,
     ) -> None:
         self.trainers = [Keeping(synthetic_device(i, LENGTH)) for i in range(count)]
-        self.random = [Drawn(i) for i in range(count)]
+        self.random = [Drawn(f"{folder.name}/{i}") for i in range(count)]
         self.stop = threading.Event()
         self.devices = [
             Device(
