@@ -51,7 +51,11 @@ const char* word_of(DType dtype) {
 
 // Fills a block with the elements of a sample, again and again where the shape was made larger.
 void fill(uint8_t* block, size_t size, const Bytes& from) {
-  for (size_t i = 0; i < size; ++i) block[i] = from.empty() ? 0 : from[i % from.size()];
+  if (from.empty())
+    std::memset(block, 0, size);
+  else
+    for (size_t at = 0; at < size; at += from.size())
+      std::memcpy(block + at, from.data(), std::min(from.size(), size - at));
 }
 
 // Lays a call out in memory; false when it does not fit.
@@ -335,7 +339,7 @@ class Checker {
       damage(damaged);
       const bool taken = accepts(damaged, failure);
       for (const char* isa : kIsas) {
-        const Kernel* kernel = taken && failure.empty() ? kernel_for(damaged, isa) : nullptr;
+        const Kernel* kernel = taken && failure.empty() && wanted(isa) ? kernel_for(damaged, isa) : nullptr;
         if (kernel != nullptr) failure = run(damaged, *kernel, nullptr, false, nullptr);
         if (kernel != nullptr && failure.empty() && kernel->prepare != nullptr) {
           failure = run(damaged, *kernel, nullptr, true, nullptr);
