@@ -11,6 +11,10 @@ with none, not at all.
     unmasked   ms-serve and its devices without the protocol's masks (`aggregation=unmasked`)
     secure     the same with them
 
+`--flower PYTHON`, of an environment with Flower's `flwr[simulation]` and `psutil`, adds rounds of
+its SecAgg+ workflow in the same run, whose clients train nothing and whose messages go through
+memory (flower_twin.py): beside ours with `--examples 0`.
+
 Every client is a process, started and enrolled before any round; ms-serve runs as an operator
 starts it. Seconds are of a whole round, on all cores that the processes may use; CPU is that of all
 of them. `up` is the body bytes of one client. The folders lie where TMPDIR says.
@@ -24,6 +28,7 @@ import json
 import multiprocessing
 import socket
 import statistics
+import subprocess
 import tempfile
 import threading
 import time
@@ -55,9 +60,12 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=1_000_000)
     parser.add_argument("--examples", type=int, default=600)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--flower", metavar="PYTHON", help="one with Flower: its SecAgg+, too")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = measure(options.clients, options.length, options.rounds, options.examples)
+    if options.flower:
+        figures |= flower(options.flower, options.clients, options.length, options.rounds)
     if options.json:
         print(json.dumps(figures, indent=1))
         return
@@ -110,6 +118,21 @@ def figures_of(turns: list[dict[str, Round]]) -> dict[str, float]:
         for what in (", s", ", CPU s", ", up, bytes"):
             figures[f"{one} / {other}{what}"] = figures[one + what] / figures[other + what]
     return figures
+
+
+def flower(python: str, clients: int, length: int, rounds: int) -> dict[str, float]:
+    """Medians of Flower's rounds, but the first, which starts its workers."""
+    twin = Path(__file__).with_name("flower_twin.py")
+    command = [python, str(twin), str(clients), str(length), str(rounds + 1)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    _, *rows, last = (json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{")
+    medians = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+    return {
+        "flower, s": medians["seconds"],
+        "flower, CPU s": medians["cpu_s"],
+        "flower, up, bytes": medians["up"],
+        "flower, error of the mean": last["error"],
+    }
 
 
 def one_round(name: str, server: Server, people: list[Connection]) -> Round:
