@@ -1,27 +1,35 @@
-"""A secure round against a plain one, both over real HTTP with all clients on this machine.
+"""A secure round beside plain ones, over real HTTP: server and clients in processes of their own.
 
     OPENBLAS_NUM_THREADS=1 python -m bench.federated [--clients 20] [--examples 600] [--json]
 
-Both send float32 weights down and one update of each client up; before that each client trains a
-net of two layers for an epoch on so many examples of 784 numbers, or, with none, not at all. The
-plain one is a server on the same web framework that adds float32 updates as they come: no masks, no
-signatures, no transcript, nothing kept on the disk. Seconds are of a whole round, on all cores that
-the process may use; CPU is of server and clients together. `up` is the body bytes of one client.
+Three contenders take turns. All send float32 weights down and one update of each client up; before
+that each client trains a net of two layers for an epoch on so many examples of 784 numbers, or,
+with none, not at all.
+
+    plain      a server on the same web framework that adds float32 updates as they come: no
+               signatures, no transcript, nothing kept on the disk
+    unmasked   ms-serve and its devices without the protocol's masks (`aggregation=unmasked`)
+    secure     the same with them
+
+Every client is a process, started and enrolled before any round; ms-serve runs as an operator
+starts it. Seconds are of a whole round, on all cores that the processes may use; CPU is that of all
+of them. `up` is the body bytes of one client. The folders lie where TMPDIR says.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import resource
+import multiprocessing
 import socket
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +38,15 @@ import numpy as np
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
+from bench.load import Server, serving
 from fl_server.device import Device, Policy, Update
-from fl_server.http.serving import Serving
 from fl_server.secagg.encode import Floats
-from fl_server.settings import Settings
 
 MODEL = b"a model that nobody trains"
+OURS = {"unmasked": Policy(2, unmasked=True), "secure": Policy(2)}
+CONTENDERS = "plain", *OURS
+# All but the bench itself are made from one that has read the modules: what starts is not counted.
+_processes = multiprocessing.get_context("forkserver")
 
 
 def main() -> None:
@@ -43,7 +54,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--length", type=int, default=1_000_000)
     parser.add_argument("--examples", type=int, default=600)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = measure(options.clients, options.length, options.rounds, options.examples)
@@ -51,90 +62,131 @@ def main() -> None:
         print(json.dumps(figures, indent=1))
         return
     for name, value in figures.items():
-        print(f"{name:24} {value:>14,.3f}")
+        print(f"{name:32} {value:>14,.3f}")
 
 
 def measure(clients: int, length: int, rounds: int, examples: int) -> dict[str, float]:
-    """Medians over the rounds."""
-    work = Work(length, examples)
-    plain, secure = [], []
-    with plain_server(clients, length) as url, ThreadPoolExecutor(clients) as pool:
-        callers = [httpx.Client(base_url=url, timeout=600) for _ in range(clients)]
-        for number in range(rounds + 1):
-            turn = [(caller, work, number) for caller in callers]
-            plain.append(timed(lambda t=turn: list(pool.map(_plain_round, t))))
-        for caller in callers:
-            caller.close()
-    with tempfile.TemporaryDirectory() as folder:
-        secure, up = secure_rounds(Path(folder), clients, work, rounds + 1)
-    # The first round of each has connections to open.
-    seconds = [statistics.median(row[0] for row in rows[1:]) for rows in (plain, secure)]
-    cpu = [statistics.median(row[1] for row in rows[1:]) for rows in (plain, secure)]
-    return {
-        "plain, s": seconds[0],
-        "secure, s": seconds[1],
-        "secure / plain": seconds[1] / seconds[0],
-        "plain, CPU s": cpu[0],
-        "secure, CPU s": cpu[1],
-        "secure / plain, CPU": cpu[1] / cpu[0],
-        "plain up, bytes": 4.0 * length,
-        "secure up, bytes": up,
-        "secure / plain, up": up / (4 * length),
-    }
+    """Medians over the rounds, and ratios of them."""
+    _processes.set_forkserver_preload(["bench.load", "fastapi", "uvicorn"])
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        servers = {"plain": stack.enter_context(plain_server(clients, length))}
+        for name in OURS:
+            servers[name] = stack.enter_context(serving(folder / name))
+            _create_task(servers[name], name, clients, length, rounds + 1)
+        people = stack.enter_context(started(servers, folder, clients, Work(length, examples)))
+        # The first round of each has connections to open.
+        turns = [
+            {name: one_round(name, servers[name], people) for name in CONTENDERS}
+            for _ in range(rounds + 1)
+        ][1:]
+    return figures_of(turns)
 
 
-def timed(work: Any) -> tuple[float, float]:
-    """Seconds by the clock, and of CPU by all threads."""
-    start, cpu = time.perf_counter(), _cpu_s()
-    work()
-    return time.perf_counter() - start, _cpu_s() - cpu
+@dataclass(frozen=True)
+class Round:
+    """Seconds by the clock, and of CPU by the clients and the server; bytes up of one client."""
+
+    seconds: float
+    clients_s: float
+    server_s: float
+    up: int
 
 
-def secure_rounds(
-    folder: Path, clients: int, work: Work, rounds: int
-) -> tuple[list[tuple[float, float]], float]:
-    """Seconds and CPU of each round, and the bytes up of one client in the last."""
+def figures_of(turns: list[dict[str, Round]]) -> dict[str, float]:
+    """What is printed."""
+    figures: dict[str, float] = {}
+
+    def median(name: str, of: Callable[[Round], float]) -> float:
+        return statistics.median(of(turn[name]) for turn in turns)
+
+    for name in CONTENDERS:
+        figures[f"{name}, s"] = median(name, lambda r: r.seconds)
+        figures[f"{name}, CPU s"] = median(name, lambda r: r.clients_s + r.server_s)
+        figures[f"{name}, CPU s of clients"] = median(name, lambda r: r.clients_s)
+        figures[f"{name}, CPU s of server"] = median(name, lambda r: r.server_s)
+        figures[f"{name}, up, bytes"] = median(name, lambda r: r.up)
+    for one, other in (("secure", "plain"), ("secure", "unmasked"), ("unmasked", "plain")):
+        for what in (", s", ", CPU s", ", up, bytes"):
+            figures[f"{one} / {other}{what}"] = figures[one + what] / figures[other + what]
+    return figures
+
+
+def one_round(name: str, server: Server, people: list[Connection]) -> Round:
+    """All clients take part in a round of one contender."""
+    before, start = server.cpu_s(), time.perf_counter()
+    for client in people:
+        client.send(name)
+    answers = [client.recv() for client in people]
+    seconds = time.perf_counter() - start
+    used, up = zip(*answers, strict=True)
+    return Round(seconds, sum(used), server.cpu_s() - before, up[0])
+
+
+@contextlib.contextmanager
+def started(
+    servers: dict[str, Server], folder: Path, clients: int, work: Work
+) -> Iterator[list[Connection]]:
+    """Clients that have enrolled: each is told whose round it is, and answers with the CPU seconds
+    that it took and the bytes that it sent."""
+    people, running = [], []
+    for number in range(clients):
+        ours, theirs = _processes.Pipe()
+        arguments = servers, folder / f"client-{number}", work, theirs
+        process = _processes.Process(target=_client, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        people.append(ours)
+        running.append(process)
+    try:
+        for client in people:
+            client.recv()
+        yield people
+    finally:
+        for client in people:
+            client.close()
+        for process in running:
+            process.join()
+
+
+def _client(servers: dict[str, Server], folder: Path, work: Work, told: Connection) -> None:
+    """One client of every contender, until nobody tells it anything more."""
 
     class Trains:
         def train(self, weights: Floats, model: bytes) -> Update:
             return Update(work.update(weights))
 
-    together = threading.Barrier(clients + 1)
-    reports = []
+    def secure(device: Device) -> int:
+        report = next(device.run(1))
+        if report.outcome != "done":
+            raise RuntimeError(f"a round failed: {report.error}")
+        return report.bytes_up
 
-    def take_part(device: Device) -> None:
-        with device:
-            device.enrol()
-            for _ in range(rounds):
-                together.wait()
-                reports.append(next(device.run(1)))
-                together.wait()
+    with contextlib.ExitStack() as stack:
+        caller = stack.enter_context(httpx.Client(base_url=servers["plain"].url, timeout=600))
+        take_part: dict[str, Callable[[], int]] = {"plain": lambda: _plain_round(caller, work)}
+        for name, policy in OURS.items():
+            server = servers[name]
+            arguments = Trains(), server.authority, server.token("enrol.token")
+            device = Device(server.url, folder / name, *arguments, policy=policy)
+            stack.enter_context(device).enrol()
+            take_part[name] = lambda device=device: secure(device)
+        told.send(None)
+        with contextlib.suppress(EOFError):
+            while True:
+                name = told.recv()
+                before = time.process_time()
+                up = take_part[name]()
+                told.send((time.process_time() - before, up))
 
-    settings = Settings(folder / "server", retry_s=0.05)
-    with Serving(settings) as server, server.operator() as operator:
-        sizes = {"min_cohort": clients, "target_cohort": clients}
-        start = np.zeros(work.length, np.float32)
-        operator.create_task("bench", MODEL, start, rounds=rounds, clip_norm=50.0, **sizes)
-        arguments = Trains(), server.authority, server.enrol_token
-        devices = [
-            Device(server.url, folder / f"device-{i}", *arguments, policy=Policy(2))
-            for i in range(clients)
-        ]
-        found = []
-        with ThreadPoolExecutor(clients) as pool:
-            running = [pool.submit(take_part, device) for device in devices]
-            for _ in range(rounds):
 
-                def one() -> None:
-                    together.wait()
-                    together.wait()
-
-                found.append(timed(one))
-            for job in running:
-                job.result()
-        if {report.outcome for report in reports} != {"done"}:
-            raise RuntimeError(f"a round failed: {reports[-1].error}")
-    return found, float(reports[-1].bytes_up)
+def _create_task(server: Server, name: str, clients: int, length: int, rounds: int) -> None:
+    settings: dict[str, Any] = {"min_cohort": clients, "target_cohort": clients, "rounds": rounds}
+    if name == "unmasked":
+        settings["aggregation"] = name
+    with server.operator() as operator:
+        start = np.zeros(length, np.float32)
+        operator.create_task("bench", MODEL, start, clip_norm=50.0, **settings)
 
 
 class Work:
@@ -166,9 +218,23 @@ class Work:
         return np.clip(update, -1, 1)
 
 
-@contextmanager
-def plain_server(clients: int, length: int) -> Iterator[str]:
-    """Adds up float32 updates; the weights of a round come when all of the one before are in."""
+@contextlib.contextmanager
+def plain_server(clients: int, length: int) -> Iterator[Server]:
+    """A process that adds up float32 updates."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    process = _processes.Process(target=_serve, args=(listener, clients, length), daemon=True)
+    process.start()
+    try:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield Server(Path(), url, b"", process.pid or 0)
+    finally:
+        process.terminate()
+        process.join()
+        listener.close()
+
+
+def _serve(listener: socket.socket, clients: int, length: int) -> None:
+    """Those of a round become weights when all of them are in."""
     weights = [np.zeros(length, np.float32)]
     total, count, lock = np.zeros(length, np.float64), [0], threading.Lock()
     app = FastAPI()
@@ -184,36 +250,20 @@ def plain_server(clients: int, length: int) -> Iterator[str]:
             np.add(total, delta, out=total)
             count[0] += 1
             if count[0] == clients:
-                weights.append((weights[-1] + total / clients).astype(np.float32))
+                weights[:] = [(weights[-1] + total / clients).astype(np.float32)]
                 total[:], count[0] = 0, 0
         return Response(status_code=204)
 
-    @app.get("/rounds")
-    def rounds() -> int:
-        return len(weights) - 1
-
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-    thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    server.run(sockets=[listener])
 
 
-def _plain_round(turn: tuple[httpx.Client, Work, int]) -> None:
-    caller, work, number = turn
+def _plain_round(caller: httpx.Client, work: Work) -> int:
+    """The bytes of the update."""
     update = work.update(np.frombuffer(caller.get("/weights").content, np.float32))
-    caller.put("/update", content=update.tobytes()).raise_for_status()
-    while int(caller.get("/rounds").text) <= number:
-        time.sleep(0.01)
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    body = update.tobytes()
+    caller.put("/update", content=body).raise_for_status()
+    return len(body)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,8 @@ def database(given: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def serving(place: Path, database_url: str, workers: int) -> Iterator[Server]:
+def serving(place: Path, database_url: str = "", workers: int = 1) -> Iterator[Server]:
+    """`ms-serve` in processes of its own, over SQLite if no database is given."""
     folder = place / "server"
     command = [sys.executable, "-m", "fl_server", "serve", "--folder", str(folder), "--port", "0"]
     command += ["--database", database_url, "--workers", str(workers)]
