@@ -320,7 +320,7 @@ class Device:
         with _timed(report, "mask"):
             masked = shared.receive_shares(boxes, update, self._learning.hears(offer))
         with _timed(report, "vector"):
-            self._http.upload(f"{path}/vector", masked.message)
+            self._http.upload(f"{path}/vector", masked.message, masked.digest)
             if self._acknowledged(Stage.VECTOR, report):
                 return None
             survivors = self._http.poll(f"{path}/survivors")

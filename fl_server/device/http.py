@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import ssl
@@ -85,13 +84,13 @@ class Http:
                 return response.content
             self.pause(_number(response, wire.RETRY_MS, "1000", 3_600_000) / 1000)
 
-    def upload(self, path: str, body: bytes) -> None:
-        """PUT a body, a large one in parts; where a connection was lost, it goes on from what the
-        server has.     raises ServerRefused, ServerUnreachable"""
+    def upload(self, path: str, body: bytes, digest: bytes) -> None:
+        """PUT a body, whose SHA-256 is given, a large one in parts; where a connection was lost, it
+        goes on from what the server has.     raises ServerRefused, ServerUnreachable"""
         if len(body) <= _PART_BYTES:
             self.call("PUT", path, body)
             return
-        digest, first = hashlib.sha256(body).digest(), 0
+        first = 0
         give_up = time.monotonic() + _LONGEST_STAGE_S
         while first < len(body):
             if time.monotonic() > give_up:
@@ -199,12 +198,13 @@ def _whole(answer: httpx.Response) -> httpx.Response:
     """The answer with its body, as sent and of bounded size.     raises Malformed"""
     if answer.headers.get("content-encoding", "identity") != "identity":
         raise Malformed("the answer is compressed, which nobody asked for")
-    body = bytearray()
+    parts, size = [], 0
     for part in answer.iter_raw():
-        body += part
-        if len(body) > _MOST_BYTES:
+        parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
             raise Malformed(f"the answer has more than {_MOST_BYTES} bytes")
-    return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(body))
+    return httpx.Response(answer.status_code, headers=answer.headers, content=b"".join(parts))
 
 
 def _number(response: httpx.Response, name: str, missing: str, most: int) -> int:

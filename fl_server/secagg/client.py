@@ -29,9 +29,9 @@ from fl_server.secagg.certificate import Certificate
 from fl_server.secagg.encode import SEED_SIZE, Doubles, Update, decode, encode
 from fl_server.secagg.keys import (
     KEY_SIZE,
+    Exchange,
     Identity,
     RandomBytes,
-    exchange,
     hashed,
     public_of,
     verify,
@@ -231,19 +231,26 @@ class Shared(_State["Masked"]):
         if on_sent is not None:
             on_sent(decode(words, 1, session.params, session.id).delta)
         vector = _mask(client, session, words, shared)
-        client.memory.spend(client.context.task, client.trained, hashlib.sha256(vector).digest())
         message = Vector(vector).to_bytes()
-        return self._keep(received, Masked(client, session, shared, message))
+        digest = hashlib.sha256(message).digest()
+        client.memory.spend(client.context.task, client.trained, digest)
+        return self._keep(received, Masked(client, session, shared, message, digest))
 
 
 class Masked(_State["Agreed"]):
-    """Waits for the list of survivors."""
+    """Waits for the list of survivors.     digest: SHA-256 of the message"""
 
     def __init__(
-        self, client: _Client, session: Session, shared: frozenset[int], message: bytes
+        self,
+        client: _Client,
+        session: Session,
+        shared: frozenset[int],
+        message: bytes,
+        digest: bytes,
     ) -> None:
         super().__init__(client, message)
         self.session = session
+        self.digest = digest
         self._shared = shared
 
     def receive_survivors(self, received: bytes) -> Agreed:
@@ -339,9 +346,9 @@ def _share(client: _Client, session: Session) -> SharesUp:
         split(secret, params.threshold, len(neighbours), client.random(random_size))
         for secret in (secrets.mask_secret, secrets.b)
     )
-    sealed = []
+    sealed, exchange = [], Exchange(secrets.share_secret)
     for holder, share_s, share_b in zip(neighbours, of_s, of_b, strict=True):
-        shared = exchange(secrets.share_secret, session.adverts[holder].share_key)
+        shared = exchange.shared(session.adverts[holder].share_key)
         sealed.append(
             SealedShares(
                 seal(shared, session.id, me, holder, bytes(share_s + share_b)),
@@ -369,8 +376,10 @@ def _open_shares(client: _Client, session: Session, down: SharesDown) -> frozens
         raise CohortTooSmall(
             f"{len(shared)} clients have shared, the floor is {client.policy.cohort_floor}"
         )
+    exchange = Exchange(client.secrets.share_secret)
     for sender, sealed in zip(senders, down.sealed, strict=True):
-        pair = _open_one(client, session, sender, sealed)
+        secret = exchange.shared(session.adverts[sender].share_key)
+        pair = _open_one(secret, session, sender, me, sealed)
         if pair is not None:
             client.secrets.shares[sender] = pair
     valid, needed = len(client.secrets.shares), session.params.threshold
@@ -380,13 +389,11 @@ def _open_shares(client: _Client, session: Session, down: SharesDown) -> frozens
 
 
 def _open_one(
-    client: _Client, session: Session, sender: int, sealed: SealedShares
+    secret: bytes, session: Session, sender: int, me: int, sealed: SealedShares
 ) -> tuple[bytearray, bytearray] | None:
     """Both shares, or None if they are not what the sender committed to."""
-    me = client.member.id
-    shared = exchange(client.secrets.share_secret, session.adverts[sender].share_key)
     try:
-        of_s, of_b = open_box(shared, session.id, sender, me, sealed.box)
+        of_s, of_b = open_box(secret, session.id, sender, me, sealed.box)
     except SealBroken:
         return None
     x = session.share_x(sender, me)
@@ -404,8 +411,9 @@ def _mask(client: _Client, session: Session, words: Words, shared: frozenset[int
     if not session.params.is_masked:
         return pack(words, bits)
     masks = [(self_key(secrets.b, session.id, me, bits), 1)]
+    exchange = Exchange(secrets.mask_secret)
     for other in sorted(shared & set(session.neighbours(me))):
-        secret = exchange(secrets.mask_secret, session.adverts[other].mask_key)
+        secret = exchange.shared(session.adverts[other].mask_key)
         masks.append((pair_key(secret, session.id, me, other, bits), pair_sign(me, other)))
     add_masks(words, masks)
     return pack(reduce_ring(words, bits), bits)
