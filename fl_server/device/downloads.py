@@ -20,6 +20,8 @@ class Downloads:
         self._http = http
         self._models = models
         self._weights = weights
+        # Of what was kept for each task; a file that is not that any more makes no newer weights.
+        self._digests: dict[str, bytes] = {}
 
     def model(self, digest: bytes) -> bytes:
         """A model file.     raises ModelMismatch"""
@@ -41,14 +43,18 @@ class Downloads:
         the server knows them, or the whole.     raises ModelMismatch, Malformed"""
         path = self._weights / file_name(task)
         kept = path.read_bytes() if path.exists() else b""
-        data = kept if digest_of(kept) == digest else self._newer(kept, digest)
+        known = self._digests.get(task)
+        if known is None or known == digest:
+            known = digest_of(kept)
+        data = kept if known == digest else self._newer(kept, known, digest)
         if data is not kept:
             write_file(path, data)
+        self._digests[task] = digest
         return weights_vector(data)
 
-    def _newer(self, kept: bytes, digest: bytes) -> bytes:
+    def _newer(self, kept: bytes, known: bytes, digest: bytes) -> bytes:
         if kept:
-            path = f"/models/{digest.hex()}?base={digest_of(kept).hex()}"
+            path = f"/models/{digest.hex()}?base={known.hex()}"
             try:
                 data = patched(kept, self._http.call("GET", path) or b"")
                 if digest_of(data) == digest:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -67,12 +66,20 @@ class Http:
     def close(self) -> None:
         self._client.close()
 
-    def call(self, method: str, path: str, body: bytes = b"", signed: bool = True) -> bytes | None:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        signed: bool = True,
+        told: Mapping[str, str] | None = None,
+    ) -> bytes | None:
         """The answer's body, None for 204.     raises ServerRefused, ServerUnreachable
 
+        told: headers besides, which no signature covers
         Repeating is safe: a stage's message has one encoding and the server takes it once.
         """
-        response = self._until_answered(lambda: self._send(method, path, body, signed))
+        response = self._until_answered(lambda: self._send(method, path, body, signed, told=told))
         if response.status_code == 204:
             return None
         return response.content
@@ -85,13 +92,13 @@ class Http:
                 return response.content
             self.pause(_number(response, wire.RETRY_MS, "1000", 3_600_000) / 1000)
 
-    def upload(self, path: str, body: bytes) -> None:
-        """PUT a body, a large one in parts; where a connection was lost, it goes on from what the
-        server has.     raises ServerRefused, ServerUnreachable"""
+    def upload(self, path: str, body: bytes, digest: bytes) -> None:
+        """PUT a body, whose SHA-256 is given, a large one in parts; where a connection was lost, it
+        goes on from what the server has.     raises ServerRefused, ServerUnreachable"""
         if len(body) <= _PART_BYTES:
             self.call("PUT", path, body)
             return
-        digest, first = hashlib.sha256(body).digest(), 0
+        first = 0
         give_up = time.monotonic() + _LONGEST_STAGE_S
         while first < len(body):
             if time.monotonic() > give_up:
@@ -160,22 +167,34 @@ class Http:
             delay = min(2 * delay, _LONGEST_DELAY_S)
 
     def _send(
-        self, method: str, path: str, body: bytes, signed: bool, part: wire.Part | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        signed: bool,
+        part: wire.Part | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        response = self._send_once(method, path, body, signed, part)
+        response = self._send_once(method, path, body, signed, part, told or {})
         last = response.headers.get(wire.LAST_COUNTER)
         if response.status_code == 401 and last is not None:
             # The clock went back, or a repeated request overtook this one.
             self._counter = _number(response, wire.LAST_COUNTER, "", 2**63 - 2)
-            response = self._send_once(method, path, body, signed, part)
+            response = self._send_once(method, path, body, signed, part, told or {})
         self.traffic.up += len(body)
         self.traffic.down += len(response.content)
         return response
 
     def _send_once(
-        self, method: str, path: str, body: bytes, signed: bool, part: wire.Part | None
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        signed: bool,
+        part: wire.Part | None,
+        told: Mapping[str, str],
     ) -> httpx.Response:
-        headers = {"content-type": wire.MEDIA_TYPE, "accept-encoding": "identity"}
+        headers = {"content-type": wire.MEDIA_TYPE, "accept-encoding": "identity", **told}
         headers |= part.headers if part else {}
         if signed:
             # Time makes the counter grow over restarts too, without a file.
@@ -199,12 +218,13 @@ def _whole(answer: httpx.Response) -> httpx.Response:
     """The answer with its body, as sent and of bounded size.     raises Malformed"""
     if answer.headers.get("content-encoding", "identity") != "identity":
         raise Malformed("the answer is compressed, which nobody asked for")
-    body = bytearray()
+    parts, size = [], 0
     for part in answer.iter_raw():
-        body += part
-        if len(body) > _MOST_BYTES:
+        parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
             raise Malformed(f"the answer has more than {_MOST_BYTES} bytes")
-    return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(body))
+    return httpx.Response(answer.status_code, headers=answer.headers, content=b"".join(parts))
 
 
 def _number(response: httpx.Response, name: str, missing: str, most: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from fl_server import messages as wire
 from fl_server.access.clients import Caller, Clients
 from fl_server.errors import FlError, Gone, LedgerDamaged, NotFound, ProtocolError, RoundFailed
 from fl_server.rounds import record
@@ -107,13 +108,16 @@ class Turn:
         self._desk = desk
         self._db = db
 
-    def receive(self, stage: str, caller: Caller, body: bytes) -> None:
-        """Take a message; it is kept when the turn is over.     raises FlError"""
+    def receive(self, stage: str, caller: Caller, body: bytes, digest: bytes = b"") -> None:
+        """Take a message; it is kept when the turn is over.     raises FlError
+
+        digest: SHA-256 of a vector, whose file is there
+        """
         live, now = self._open, self._now()
-        if not live.receive(stage, caller.id, body, caller.certificate, now):
+        if not live.receive(stage, caller.id, body, caller.certificate, now, digest):
             return
         self.changed = True
-        record.keep_message(self._db, live, stage, caller.id, body)
+        record.keep_message(self._db, live, stage, caller.id, digest or body)
         while self.live is live and live.complete():
             self.advance()
 
@@ -220,9 +224,9 @@ class Turn:
                 self._open_on(row.weights)
         raise Gone(f"round {row.number} of task {task.name} is over, and no other opens")
 
-    def blank(self, row: Row[Any]) -> LiveRound:
-        """A round of the task without its messages."""
-        return self._desk.replicas.blank(self.task, row, self._db)
+    def offer(self, row: Row[Any]) -> wire.Offer:
+        """What devices are told of a round of the task."""
+        return self._desk.replicas.offer(self.task, row, self._db)
 
     def _rows(self) -> list[Row[Any]]:
         return record.open_rounds(self._db, self.task.name)

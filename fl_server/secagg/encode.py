@@ -11,6 +11,7 @@ are no metrics, which would have none.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from fl_server.errors import ChecksumMismatch, EncodingError, RoundFailed
 from fl_server.secagg import labels
 from fl_server.secagg.keys import derive
-from fl_server.secagg.mask import KEY_SIZE, expand, reduce_ring
+from fl_server.secagg.mask import KEY_SIZE, reduce_ring, stream
 from fl_server.secagg.noise import Bits, discrete_gaussian, most_norm
 from fl_server.secagg.pack import Words, word_type
 from fl_server.secagg.params import EXTRAS, Encoding, Params
@@ -71,9 +72,7 @@ def encode(update: Update, params: Params, session: bytes, seed: bytes | bytearr
     """
     encoding = params.encoding
     delta = np.asarray(update.delta)
-    _check(update, delta, encoding)
-    # Not by BLAS, whose threads get into each other's way where many devices share a process.
-    norm = math.sqrt(np.square(delta, dtype=np.float64).sum())
+    norm = _norm(update, delta, encoding)
     scale = min(1.0, encoding.clip_norm / norm) if norm > 0 else 1.0
     kind = word_type(params.ring_bits).type
     words = np.empty(encoding.total_length, kind)
@@ -149,23 +148,35 @@ def check_alone(words: Words, params: Params, session: bytes) -> Mean:
 def checksum(words: Words, params: Params, session: bytes) -> int:
     """sum r_l * u_l mod 2^B, with r public, of the session: linear, so that sums of it add up."""
     key = derive(session, session, labels.CHECKSUM_KEY, KEY_SIZE)
-    r = expand(key, len(words), params.ring_bits)
-    product = np.multiply(r, words, dtype=words.dtype)
-    total = np.array([product.sum(dtype=words.dtype)], words.dtype)
-    return int(reduce_ring(total, params.ring_bits)[0])
+    total = 0
+    for start, r in stream(key, len(words), params.ring_bits):
+        np.multiply(r, words[start : start + len(r)], out=r)
+        total += int(r.sum(dtype=words.dtype))
+    return total % (1 << params.ring_bits)
 
 
-def _check(update: Update, delta: Floats, encoding: Encoding) -> None:
+def _norm(update: Update, delta: Floats, encoding: Encoding) -> float:
+    """The L2 norm of an update that can be encoded.     raises EncodingError"""
     if delta.dtype != np.float32 or delta.shape != (encoding.length,):
         raise EncodingError(
             f"update is {delta.dtype}{list(delta.shape)}, wanted float32[{encoding.length}]"
         )
-    if not (np.isfinite(delta).all() and np.isfinite(update.loss)):
+    # Not by BLAS, whose threads get into each other's way where many devices share a process.
+    squares = (np.square(part, dtype=np.float64).sum() for part in _parts(delta))
+    norm = math.sqrt(sum(squares, 0.0))  # of float32 it is finite if all of them are
+    if not (math.isfinite(norm) and np.isfinite(update.loss)):
         raise EncodingError("update or loss has values that are not finite")
     if not 1 <= update.weight <= encoding.max_weight:
         raise EncodingError(f"weight is {update.weight}, wanted 1 to {encoding.max_weight}")
     if min(update.correct, update.examples) < 0:
         raise EncodingError("counts are below zero")
+    return norm
+
+
+def _parts(delta: Floats) -> Iterator[Floats]:
+    """What is worked on at a time, so that it stays near."""
+    for start in range(0, len(delta), _BLOCK):
+        yield delta[start : start + _BLOCK]
 
 
 def _around_zero(total: Words, clients: int, params: Params) -> npt.NDArray[np.int64]:
@@ -209,13 +220,17 @@ def _squared(words: Words, middle: int) -> int:
 
 def _quantise(delta: Floats, scale: float, encoding: Encoding, key: bytes, words: Words) -> int:
     """Write the integers of `delta` into `words`; the number of clamped coordinates comes out."""
+    factor, saturated = scale / encoding.clip_value, 0
     # Multiples of 2^-32 in [0, 1): adding one and cutting rounds up as often as it should.
-    chance = expand(key, encoding.length, 32)
-    saturated = 0
-    for start in range(0, encoding.length, _BLOCK):
-        part = delta[start : start + _BLOCK].astype(np.float64) * (scale / encoding.clip_value)
-        saturated += int(np.count_nonzero(np.abs(part) > 1.0))
-        np.clip(part, -1.0, 1.0, out=part)
-        part = (part + 1.0) * (0.5 * encoding.top) + chance[start : start + _BLOCK] * 2.0**-32
-        words[start : start + _BLOCK] = np.minimum(part, encoding.top)
+    for start, chance in stream(key, encoding.length, 32):
+        part = delta[start : start + len(chance)].astype(np.float64)
+        part *= factor
+        clipped = np.clip(part, -1.0, 1.0)
+        saturated += int(np.count_nonzero(clipped != part))
+        clipped += 1.0
+        clipped *= 0.5 * encoding.top
+        np.multiply(chance, 2.0**-32, out=part)
+        part += clipped
+        np.minimum(part, encoding.top, out=part)
+        words[start : start + len(chance)] = part
     return saturated

@@ -45,13 +45,22 @@ def public_of(secret: bytes | bytearray) -> bytes:
     return X25519PrivateKey.from_private_bytes(bytes(secret)).public_key().public_bytes_raw()
 
 
-def exchange(secret: bytes | bytearray, public: bytes) -> bytes:
-    """The X25519 shared secret.     raises ProtocolError if `public` is of low order"""
-    try:
-        key = X25519PrivateKey.from_private_bytes(bytes(secret))
-        return key.exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise ProtocolError("a public key gives no shared secret") from None
+class Exchange:
+    """X25519 with one secret and any number of public keys."""
+
+    def __init__(self, secret: bytes | bytearray) -> None:
+        self._key = X25519PrivateKey.from_private_bytes(bytes(secret))
+
+    def shared(self, public: bytes) -> bytes:
+        """The shared secret.     raises ProtocolError if `public` is of low order"""
+        try:
+            return self._key.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError:
+            raise ProtocolError("a public key gives no shared secret") from None
+
+
+# Clamped secrets are multiples of 8: with a point of low order, any of them gives zero.
+_ANY = Exchange(bytes(KEY_SIZE))
 
 
 def check_canonical(public: bytes, what: str) -> None:
@@ -65,8 +74,7 @@ def check_point(public: bytes, what: str) -> None:
     """Nothing, if every secret gives a shared secret with `public`.     raises BadKey"""
     check_canonical(public, what)
     try:
-        # Clamped secrets are multiples of 8: with a point of low order, any of them gives zero.
-        exchange(bytes(KEY_SIZE), public)
+        _ANY.shared(public)
     except ProtocolError:
         raise BadKey(f"{what}: the key is of low order") from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -18,6 +18,8 @@ KEY_SIZE = 16
 # 256 KiB of stream at a time: the sum stays in the second-level cache while all masks are added.
 _BLOCK_BYTES = 1 << 18
 _ZEROS = bytes(_BLOCK_BYTES)
+# Of one stream, whose words are worked on as numbers of 8 bytes.
+_PART_BYTES = 1 << 17
 
 
 def pair_key(shared: bytes, session: bytes, a: int, b: int, bits: int) -> bytes:
@@ -37,9 +39,22 @@ def pair_sign(client: int, other: int) -> int:
 
 def expand(key: bytes, count: int, bits: int) -> Words:
     """The mask itself     -> [count] of word_type(bits), below 2^bits"""
-    words = np.zeros(count, word_type(bits))
-    add_masks(words, [(key, 1)])
+    words = np.empty(count, word_type(bits))
+    for start, part in stream(key, count, bits):
+        words[start : start + len(part)] = part
     return reduce_ring(words, bits)
+
+
+def stream(key: bytes, count: int, bits: int) -> Iterator[tuple[int, Words]]:
+    """The mask in parts, each with its place: modulo what its words hold, and there until the next
+    one comes."""
+    kind, made = word_type(bits), Cipher(AES(key), CTR(bytes(16))).encryptor()
+    buffer = bytearray(_PART_BYTES + 15)
+    step = _PART_BYTES // kind.itemsize
+    for start in range(0, count, step):
+        part = np.frombuffer(buffer, kind, min(step, count - start))
+        made.update_into(memoryview(_ZEROS)[: part.nbytes], buffer)
+        yield start, part
 
 
 def add_masks(words: Words, masks: Sequence[tuple[bytes, int]]) -> None:

@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fl_server.errors import Malformed, RoundFailed, TooFewShares
-from fl_server.secagg.client import commitment
 from fl_server.secagg.encode import Mean, decode
-from fl_server.secagg.keys import exchange, public_of, wipe
+from fl_server.secagg.keys import Exchange, public_of, wipe
 from fl_server.secagg.mask import add_masks, pair_key, pair_sign, reduce_ring, self_key
 from fl_server.secagg.messages import (
     BAD_SHARE,
@@ -20,6 +19,7 @@ from fl_server.secagg.messages import (
     Signed,
 )
 from fl_server.secagg.pack import Words
+from fl_server.secagg.secrets import commitment
 from fl_server.secagg.session import Session
 from fl_server.secagg.shamir import combine
 from fl_server.secagg.stage import Boxes, Stage
@@ -176,9 +176,9 @@ class Reveals(Stage):
         if public_of(mask_secret) != self.session.adverts[owner].mask_key:
             raise RoundFailed(f"client {owner} shared a key that is not its own", [owner])
         session, bits = self.session, self.session.params.ring_bits
-        masks = []
+        masks, exchange = [], Exchange(mask_secret)
         for survivor in sorted(self.survivors & set(session.neighbours(owner))):
-            shared = exchange(mask_secret, session.adverts[survivor].mask_key)
+            shared = exchange.shared(session.adverts[survivor].mask_key)
             key = pair_key(shared, session.id, owner, survivor, bits)
             masks.append((key, -pair_sign(survivor, owner)))
         return masks

@@ -26,10 +26,9 @@ from fl_people import (
 from fl_server.messages import request_signed
 from fl_server.secagg import labels, mask, seal, shamir
 from fl_server.secagg.certificate import certify, revoke
-from fl_server.secagg.client import commitment
 from fl_server.secagg.encode import Update, checksum, encode
 from fl_server.secagg.graph import ring, security_bits
-from fl_server.secagg.keys import exchange, model_digest, public_of
+from fl_server.secagg.keys import Exchange, model_digest, public_of
 from fl_server.secagg.messages import SHARE_OF_B
 from fl_server.secagg.pack import pack
 from fl_server.secagg.params import (
@@ -40,6 +39,7 @@ from fl_server.secagg.params import (
     least_threshold,
 )
 from fl_server.secagg.policy import Policy
+from fl_server.secagg.secrets import commitment
 from fl_server.secagg.session import merkle_root, sign_advert
 
 FOLDER = Path(__file__).parents[1] / "golden" / "secagg"
@@ -179,7 +179,7 @@ def _sharing() -> list[dict[str, Any]]:
 def _keys() -> dict[str, Any]:
     draw = seeded("keys")
     a, b = draw(32), draw(32)
-    shared = exchange(a, public_of(b))
+    shared = Exchange(a).shared(public_of(b))
     return {
         "secret_a": a.hex(),
         "secret_b": b.hex(),

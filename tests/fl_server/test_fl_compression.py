@@ -191,6 +191,39 @@ def test_a_difference_gives_the_same_bytes(a, b):
     assert patched(base, difference(base, new)) == new
 
 
+def test_weights_that_are_damaged_on_a_device_that_runs_are_replaced_by_the_whole(tmp_path):
+    length = 3000
+    with serving(tmp_path) as server, server.operator() as operator:
+        start = np.arange(length, dtype=np.float32)
+        operator.create_task("t", MODEL, start, **task_settings(2, min_cohort=2))
+        arguments = learner(0, length), server.authority, server.enrol_token
+        with Device(server.url, tmp_path / "device", *arguments, policy=Policy(2)) as device:
+            device.enrol()
+            downloads = device._learning._downloads
+            first = bytes.fromhex(operator.versions("t")[0]["digest"])
+            for damaged in (weights_bytes(start + 1), b"damaged", b""):
+                downloads.weights(first, "t")
+                newer = start + len(damaged)
+                with server.service.store.begin() as db:
+                    digest = server.service.rounds.weights.add(db, "t", newer, 0).digest
+                server.service.rounds.begin_anew("there are newer weights")
+                (kept,) = (device.folder / "weights").iterdir()
+                kept.write_bytes(damaged)
+                np.testing.assert_array_equal(downloads.weights(digest, "t"), newer)
+
+
+def test_a_difference_is_one_stream_of_zlib_and_stores_what_does_not_compress():
+    rng = np.random.default_rng(0)
+    base = rng.normal(0, 1, 20_000).astype(np.float32)
+    new = base + rng.normal(0, 0.01, 20_000).astype(np.float32)
+    made = difference(base.tobytes(), new.tobytes())
+    bits = (base.view(np.uint32) ^ new.view(np.uint32)).view(np.uint8)
+    planes = [plane.tobytes() for plane in bits.reshape(-1, 4).T]
+    assert zlib.decompress(made) == b"".join(planes)
+    assert planes[0] in made[:20_020]
+    assert len(made) < 0.72 * base.nbytes
+
+
 @pytest.mark.parametrize(
     "change",
     [b"", b"no zlib", zlib.compress(bytes(1 << 24)), zlib.compress(bytes(4)), None],

@@ -23,7 +23,7 @@ from fl_server.errors import (
 )
 from fl_server.secagg import shamir
 from fl_server.secagg.encode import Update, checksum, decode, encode
-from fl_server.secagg.keys import derive, exchange, public_of, wipe
+from fl_server.secagg.keys import Exchange, derive, public_of, wipe
 from fl_server.secagg.mask import add_masks, expand, pair_key
 from fl_server.secagg.messages import Advert, Reveal, SealedShares, SharesUp, Signed
 from fl_server.secagg.pack import pack, packed_size, unpack, word_type
@@ -106,13 +106,15 @@ def test_exchange_is_that_of_rfc_7748():
     scalar = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
     point = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
     shared = "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552"
-    assert exchange(scalar, point).hex() == shared
-    assert exchange(scalar, public_of(bytes(32))) == exchange(bytes(32), public_of(scalar))
+    assert Exchange(scalar).shared(point).hex() == shared
+    assert Exchange(scalar).shared(public_of(bytes(32))) == Exchange(bytes(32)).shared(
+        public_of(scalar)
+    )
 
 
 def test_a_public_key_of_low_order_is_refused():
     with pytest.raises(ProtocolError, match="no shared secret"):
-        exchange(bytes(range(32)), bytes(32))
+        Exchange(bytes(range(32))).shared(bytes(32))
 
 
 def test_derivation_is_hkdf_of_rfc_5869():

@@ -22,7 +22,7 @@ from fl_people import (
 from fl_server import errors
 from fl_server.secagg.certificate import certify, revoke
 from fl_server.secagg.encode import checksum
-from fl_server.secagg.keys import exchange
+from fl_server.secagg.keys import Exchange
 from fl_server.secagg.messages import (
     BAD_SHARE,
     SHARE_OF_B,
@@ -107,7 +107,7 @@ def test_a_share_in_the_wrong_place_is_bad_even_if_its_digest_matches():
     def change(message: bytes) -> bytes:
         up, holder = SharesUp.from_bytes(message), table.ids[0]
         session, secrets = table.shares.session, table.joined[13]._client.secrets
-        shared = exchange(secrets.share_secret, session.adverts[holder].share_key)
+        shared = Exchange(secrets.share_secret).shared(session.adverts[holder].share_key)
         of_s, of_b = open_box(shared, session.id, 13, holder, up.sealed[0].box)
         of_b[0] += 1
         wrong = SealedShares(

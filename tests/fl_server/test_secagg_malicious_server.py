@@ -20,10 +20,10 @@ from fl_people import (
 
 from fl_server import errors
 from fl_server.secagg import labels
-from fl_server.secagg.certificate import certify, revoke
+from fl_server.secagg.certificate import Subject, certify, check_certificate, revoke
 from fl_server.secagg.client import join
 from fl_server.secagg.encode import Update
-from fl_server.secagg.keys import Identity, exchange
+from fl_server.secagg.keys import Exchange, Identity
 from fl_server.secagg.mask import add_masks, pair_key, pair_sign, reduce_ring
 from fl_server.secagg.messages import (
     SHARE_OF_B,
@@ -404,9 +404,29 @@ def test_a_lone_vector_is_hidden_without_the_self_mask():
     masks = []
     for other in session.neighbours(10):
         secret = table.joined[other]._client.secrets.mask_secret
-        shared = exchange(secret, session.adverts[10].mask_key)
+        shared = Exchange(secret).shared(session.adverts[10].mask_key)
         masks.append((pair_key(shared, session.id, 10, other, bits), -pair_sign(10, other)))
     add_masks(words, masks)
     reduce_ring(words, bits)
     counts = np.bincount(words >> (bits - 2), minlength=4)
     assert counts.min() > 400
+
+
+def test_a_certificate_that_was_valid_is_checked_again_but_for_its_signature():
+    authority, other = Identity(bytes(32)), Identity(bytes(range(32)))
+    subject = Subject(1, 2, other.public, 0, 100, "t", "p")
+    valid = certify(authority, subject)
+    arguments = "t", "p", 50.0, set()
+    for _ in range(2):
+        assert check_certificate(authority.public, valid, *arguments) == subject
+    forged = replace(valid, subject=replace(subject, client=3))
+    for key, certificate, *given in (
+        (other.public, valid, *arguments),
+        (authority.public, forged, *arguments),
+        (authority.public, replace(valid, signature=bytes(64)), *arguments),
+        (authority.public, valid, "t", "p", 101.0, set()),
+        (authority.public, valid, "t", "p", 50.0, {1}),
+        (authority.public, valid, "t", "q", 50.0, set()),
+    ):
+        with pytest.raises(errors.BadCertificate):
+            check_certificate(key, certificate, *given)
