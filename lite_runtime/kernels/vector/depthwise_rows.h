@@ -28,12 +28,10 @@ template <class Isa, int S, int Stride>
 class DepthwiseChunks {
  public:
   static void run(const DepthwiseRow& row) {
-    const Axis& w = row.w;
-    // Of a wide row's chunks only the first and the last S - 1 pixels may lie outside of the image.
-    const bool wide = w.pad < S && (std::max(w.count, kWide) - 1) * Stride - w.pad < w.length;
-    if (!wide) return in_chunks<kNarrow>(row, sums<kNarrow, Border::anywhere>);
-    const int inner = (w.pad + Stride - 1) / Stride;  // results that see the left padding
-    const int last = w.length + w.pad - S;            // the last start without padding
+    if (fits<kNarrow>(row.w) && !fits<kWide>(row.w)) return in_chunks<kNarrow>(row, sums<kNarrow, Border::ends>);
+    if (!fits<kWide>(row.w)) return in_chunks<1>(row, sums<1, Border::anywhere>);
+    const int inner = (row.w.pad + Stride - 1) / Stride;  // results that see the left padding
+    const int last = row.w.length + row.w.pad - S;        // the last start without padding
     const int outer = last < 0 ? 0 : last / Stride + 1;
     in_chunks<kWide>(row, [=](const DepthwiseRow& part, int c, int q) {
       inner <= q&& q + kWide <= outer ? sums<kWide, Border::none>(part, c, q) : sums<kWide, Border::ends>(part, c, q);
@@ -43,7 +41,17 @@ class DepthwiseChunks {
  private:
   using V = typename Isa::V;
   enum class Border { none, ends, anywhere };   // which pixels may lie outside of the image
-  static constexpr int kWide = 8, kNarrow = 4;  // results of a chunk
+  static constexpr int kWide = 8, kNarrow = 6;  // results of a chunk
+
+  // Pixels at the end of a chunk, of which some may lie outside of the image.
+  static constexpr int ends(int together) { return together == kWide ? S - 1 : S; }
+
+  // Whether no others do, but for S - 1 at its beginning.
+  template <int Together>
+  static bool fits(const Axis& w) {
+    const int seen = (std::max(w.count, Together) - 1) * Stride + S;
+    return w.pad < S && seen - ends(Together) <= w.pad + w.length;
+  }
 
   // Vectors and chunks overlap rather than be short: what is computed twice is the same.
   template <int Together, typename Sums>
@@ -76,7 +84,7 @@ class DepthwiseChunks {
 #pragma GCC unroll 32
       for (int j = 0; j < kSeen; ++j, from += channels) {
         if ((kAnywhere || (kEnds && j < S - 1)) && first + j < 0) continue;
-        if ((kAnywhere || (kEnds && j > kSeen - S)) && j >= behind) break;
+        if ((kAnywhere || (kEnds && j >= kSeen - ends(Together))) && j >= behind) break;
         const V pixel = Isa::load_once(from);
 #pragma GCC unroll 8
         for (int s = j % Stride; s < S; s += Stride) {
@@ -89,7 +97,7 @@ class DepthwiseChunks {
     float* y = row.y + int64_t{q} * channels + c;
 #pragma GCC unroll 8
     for (int i = 0; i < Together; ++i, y += channels) {
-      if ((kAnywhere || (kEnds && i > Together - S)) && i >= left) break;
+      if ((kAnywhere || (kEnds && i >= Together - ends(Together))) && i >= left) break;
       Isa::store(y, Isa::min(high, Isa::max(low, sum[i])));
     }
   }
