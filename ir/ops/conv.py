@@ -310,6 +310,8 @@ def _depthwise_grad(g, y, x, w, b, *, activation, **attrs):
         case((1, 5, 5, 17), (3, 3, 17), (17,), pads=(1, 1, 1, 1), activation=Activation.relu6),
         case((1, 7, 6, 40), (5, 5, 40), strides=(2, 2), pads=(2, 2, 2, 2)),
         case((1, 6, 13, 19), (6, 6, 19), pads=(0, 2, 1, 3)),  # too many places for one sum
+        case((1, 2, 18, 9), (3, 3, 9), (9,), pads=(1, 1, 1, 1)),  # with and without a border
+        case((1, 3, 7, 8), (5, 5, 8), pads=(2, 2, 2, 2)),  # the last results are none
     ],
     grad=_depthwise_grad,
 )

@@ -14,6 +14,7 @@ MISSING = [t for t in TOOLS if not shutil.which(t)]
 ORDER = 1.02  # what the order of the same instructions makes, as llvm-mca has it
 ADDED = 1.04  # of numbers that are only added, where loads are most of it
 WIDENED = 1.05
+RELOADED = 1.12  # in depthwise layers, where float32 loads a pixel once for all results that see it
 READ, MULTIPLIED = 1.25, 0.9  # of float32
 PACKAGES = "qemu-user g++-aarch64-linux-gnu gcc llvm-19"
 
@@ -41,12 +42,13 @@ def test_a_kernel_takes_no_more_than_plain_intrinsics(name: str, unit: str) -> N
 
 @pytest.mark.parametrize("name", [n for n, layer in LAYERS.items() if layer.op != "add"])
 def test_int8_takes_no_more_instructions_than_float32(name: str) -> None:
-    """But for WIDENED: without products of int8, plain NEON makes int16 of them first."""
+    """But for WIDENED and RELOADED: plain NEON makes int16 of products of int8 first."""
     float32, _, _, plain, *others = (
         ours for ours, _ in instructions.row(LAYERS[name], "instructions")
     )
     report = f"{name}: {[plain, *others]} instructions, float32 {float32}"
-    assert 0 < plain <= WIDENED * float32, report
+    most = WIDENED if LAYERS[name].op == "conv2d" else RELOADED
+    assert 0 < plain <= most * float32, report
     assert all(n <= float32 for n in others), report  # 0: no kernel of that set
 
 

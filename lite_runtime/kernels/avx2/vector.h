@@ -16,6 +16,11 @@ struct Avx2 {
   static constexpr bool kMasks = false;
 
   static V load(const float* p) { return _mm256_loadu_ps(p); }
+  static V load_once(const float* p) {  // by an instruction of its own, and not by each that wants it
+    V v = load(p);
+    asm("" : "+x"(v));
+    return v;
+  }
   static V load(const float* p, int n) { return n == kLanes ? load(p) : _mm256_maskload_ps(p, lanes(n)); }
   static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
   static void store(float* p, V v, int n) { n == kLanes ? store(p, v) : _mm256_maskstore_ps(p, lanes(n), v); }

@@ -15,6 +15,11 @@ struct Avx512 {
   static constexpr bool kMasks = true;  // loads take them at no cost
 
   static V load(const float* p) { return _mm512_loadu_ps(p); }
+  static V load_once(const float* p) {  // by an instruction of its own, and not by each that wants it
+    V v = load(p);
+    asm("" : "+v"(v));
+    return v;
+  }
   static V load(const float* p, int n) { return n == kLanes ? load(p) : _mm512_maskz_loadu_ps(lanes(n), p); }
   static V load_lanes(const float* p, Mask lanes) { return _mm512_maskz_loadu_ps(lanes, p); }
   static void store(float* p, V v) { _mm512_storeu_ps(p, v); }

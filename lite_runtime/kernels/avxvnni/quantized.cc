@@ -1,8 +1,6 @@
 #include "kernels/avx2/int_vector.h"
 #include "kernels/int8/conv.h"
-#include "kernels/int8/depthwise.h"
 #include "kernels/int8/finish.h"
-#include "kernels/int8/interleave_x86.h"
 #include "kernels/int8/kernels.h"
 #include "kernels/int8/tile.h"
 #include "kernels/kernels.h"
@@ -11,13 +9,12 @@ namespace lite {
 namespace {
 
 // Layers on int8 with AVX-VNNI, which multiplies numbers without sign with numbers that have one: x is moved by 128.
+// Depthwise ones are no faster than with AVX2 alone.
 struct Vnni256 : Avx2Int, DotKernels<Vnni256> {
   using X = uint8_t;
   using Weight = int8_t;
-  using Column = uint8_t;
   using Finish = lite::Finish<Avx2Int>;
   static constexpr int kParts = 1 + kQuickParts, kTogether = 4, kOffset = 128, kMostVectors = 2;
-  static constexpr int kRows = 4;
 
   static constexpr int rows_of(int vectors) { return vectors == 2 ? 6 : 8; }
 
@@ -33,28 +30,11 @@ struct Vnni256 : Avx2Int, DotKernels<Vnni256> {
     return _mm256_set1_epi32(four);
   }
   static V dot(V sum, V x, V w) { return _mm256_dpbusd_avx_epi32(sum, x, w); }
-
-  static void interleave(int vectors, int width, const int8_t* const* rows, const int64_t* steps, int64_t count,
-                         uint8_t* to, int64_t to_step) {
-    for (int64_t j = 0; j < count; ++j, to += to_step) {
-      int8_t copies[4][16];
-      __m128i row[4];
-      for (int i = 0; i < 4; ++i) {
-        const int8_t* at = rows[i] + j * steps[i];
-        if (width < 16) std::memcpy(copies[i], at, static_cast<size_t>(width));
-        const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(width < 16 ? copies[i] : at));
-        row[i] = _mm_xor_si128(x, _mm_set1_epi8(-128));
-      }
-      vectors == 1 ? interleave_sixteen<1, 32>(row[0], row[1], row[2], row[3], 0, to)
-                   : interleave_sixteen<2, 32>(row[0], row[1], row[2], row[3], 0, to);
-    }
-  }
 };
 
 }  // namespace
 
 LITE_INT8_LAYER(quantized_conv2d, Conv<Vnni256>, avxvnni)
-LITE_INT8_LAYER(quantized_depthwise_conv2d, Depthwise<Vnni256>, avxvnni)
 LITE_INT8_LAYER(quantized_linear, Conv<Vnni256>, avxvnni)
 
 }  // namespace lite

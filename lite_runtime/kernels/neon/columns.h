@@ -131,21 +131,26 @@ struct NeonColumns : DotKernels<NeonColumns> {
     };
     const int8_t* w = window.w;
     const int64_t next = window.vector_step, x_step = window.x_step;
-    int64_t left = window.columns * window.groups;
+    int64_t left = window.columns * window.groups, apart[Q];
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) {
+      apart[q] = q * x_step;
+      asm("" : "+r"(apart[q]));  // else each place adds them up again
+    }
     Places places(window, x);
     for (; kPairs && left >= 2; left -= 2, w += 2 * next) {
       const int8_t *first = places.next(), *second = places.next();
       const int8x8_t w0 = vld1_s8(w), w1 = vld1_s8(w + next);
 #pragma GCC unroll 8
       for (int q = 0; q < Q; ++q) {
-        add(q, vmlal_s8(vmull_s8(vld1_s8(first + q * x_step), w0), vld1_s8(second + q * x_step), w1));
+        add(q, vmlal_s8(vmull_s8(vld1_s8(first + apart[q]), w0), vld1_s8(second + apart[q]), w1));
       }
     }
     for (; left > 0; --left, w += next) {
       const int8_t* from = places.next();
       const int8x8_t from_w = vld1_s8(w);
 #pragma GCC unroll 8
-      for (int q = 0; q < Q; ++q) add(q, vmull_s8(vld1_s8(from + q * x_step), from_w));
+      for (int q = 0; q < Q; ++q) add(q, vmull_s8(vld1_s8(from + apart[q]), from_w));
     }
     const Rescale rescale(window.parts + kLanes);
     const int16x8_t zero = vdupq_n_s16(static_cast<int16_t>(stored.zero));

@@ -17,6 +17,7 @@ struct Neon {
   static constexpr int kLanes = 4, kRegisters = 32;
 
   static V load(const float* p) { return vld1q_f32(p); }
+  static V load_once(const float* p) { return load(p); }
   static V load(const float* p, int n) {
     if (n == kLanes) return load(p);
     float lanes[kLanes] = {};

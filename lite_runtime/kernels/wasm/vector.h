@@ -16,6 +16,7 @@ struct Wasm {
   static constexpr bool kMasks = false;
 
   static V load(const float* p) { return v(wasm_v128_load(p)); }
+  static V load_once(const float* p) { return load(p); }
   static V load(const float* p, int n) {
     if (n == kLanes) return load(p);
     if (n == 1) return v(wasm_v128_load32_zero(p));
