@@ -210,10 +210,11 @@ def _as_values(tree: Any, plain: np.dtype[Any]) -> Any:
 def _reads_outer_values(placeholders: Sequence[Value], roots: Sequence[Value]) -> bool:
     """Whether f closes over a value of a trace that is under way, or reads a weight in one, which
     may be what a derivative is by: then the result belongs to it."""
-    found = Graph((), tuple(roots)).leaves
+    graph = Graph((), tuple(roots))
+    if parse.is_tracing() and graph.weights:  # loops and branches read them inside
+        return True
     own = set(placeholders)
-    known = Constant if parse.is_tracing() else (Constant, Weight)
-    return any(not isinstance(v, known) and v not in own for v in found)
+    return any(not isinstance(v, (Constant, Weight)) and v not in own for v in graph.leaves)
 
 
 def _argument_names(f: Callable[..., Any]) -> list[str]:
