@@ -18,6 +18,7 @@ from ir.errors import GraphError
 from ir.graph import Constant, Function, Graph, Node, Value, Weight
 from ir.op import OPS
 from ir.ops.control import new_tape
+from ir.walk import functions
 
 if TYPE_CHECKING:
     from cloud.autodiff.reverse import Reverse
@@ -292,7 +293,7 @@ class CallStep(Step):
         key = (f, self.given, frozenset(self.seeded), self.threaded)
         if key in reverse.halves:
             return reverse.halves[key]
-        others = dict(reverse.halves)
+        others = set(reverse.halves)
         asked = Asked([], [], fixed_inputs(f))
         while True:
             halves = reverse.halves[key] = self._declared(f, wanted, asked)
@@ -309,7 +310,9 @@ class CallStep(Step):
             before, asked = asked, halving.asked(wanted, asked) if reverse.again else asked
             if asked == before:
                 break
-            reverse.halves = dict(others)  # without those that call the last try
+            for other in reverse.halves.keys() - others:
+                if f in functions(other[0].graph):
+                    del reverse.halves[other]  # it calls the last try
         half = halving.halves(asked.results, asked.restored)
         halves.forward.graph = half.forward(True)
         halves.reverse.graph = half.reverse(True, asked.inputs)

@@ -16,6 +16,8 @@ from ir.graph import Constant, Function, Graph, Node, Value, Weight, next_serial
 from ir.op import OPS, NoGrad
 from ir.walk import functions, walk
 
+# a function, its inputs that vary, results that matter, and inputs to whose sums it adds
+Wanted = tuple[Function, frozenset[int], frozenset[int], frozenset[int]]
 STEPS: dict[str, type[Step]] = {"cond": CondStep, "while_loop": LoopStep, "call": CallStep}
 
 
@@ -45,7 +47,7 @@ class Reverse:
         self.again = _AGAIN.get()
         self.leaves = tuple(v for v in wrt if isinstance(v, (Weight, Constant)))
         self.activity = Activity(self.leaves)
-        self.halves: dict[object, Halves] = {}
+        self.halves: dict[Wanted, Halves] = {}
         self.late: set[Node] = set()
         self._read: dict[Graph, tuple[Value, ...]] = {}
         self._recursive: dict[Function, bool] = {}

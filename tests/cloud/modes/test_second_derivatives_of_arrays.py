@@ -148,6 +148,50 @@ def a_result_handed_to_recursion(x: Any, y: Any) -> Any:
     return (r(x, 3 + 0 * x[0]) * x).sum()
 
 
+def a_loop_of_no_turns(x: Any, y: Any) -> Any:
+    t = np.sin(x)
+    while x.sum() > 1e9:
+        x = np.tanh(x * y) * x
+    return (np.tanh(x) * x * y * t).sum()
+
+
+def an_operand_given_back(x: Any, y: Any) -> Any:
+    def r(u, d):
+        if d < 1:
+            return u
+        return r(np.tanh(u * y), d - 1)
+
+    z = r(x, 2 + 0 * y[0])
+    return (np.tanh(z * z) * z).sum()
+
+
+def two_functions(x: Any, y: Any) -> Any:
+    def even(u, d):
+        if d < 1:
+            return np.tanh(u * y)
+        return odd(np.tanh(u * x), d - 1) * u
+
+    def odd(u, d):
+        if d < 1:
+            return u
+        return even(np.sin(u * u), d - 1)
+
+    return even(y * 0.5, 4 + 0 * y[0]).sum()
+
+
+def a_recursion_in_a_loop(x: Any, y: Any) -> Any:
+    def r(u, d):
+        if d < 1:
+            return np.tanh(u * y)
+        if u.sum() > 2:
+            u = np.tanh(u * y) * u
+        return r(np.tanh(u * y) * u, d - 1) * u
+
+    for _ in range(3):
+        x = np.tanh(r(x * 0.9, 2 + 0 * y[0])) * x
+    return x.sum()
+
+
 PROGRAMS = [
     tanh_of_a_product,
     tanh_and_a_product,
@@ -166,6 +210,10 @@ PROGRAMS = [
     left_early,
     a_recursion,
     a_result_handed_to_recursion,
+    a_loop_of_no_turns,
+    an_operand_given_back,
+    two_functions,
+    a_recursion_in_a_loop,
 ]
 
 
