@@ -54,7 +54,9 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
             chosen = chosen_by(wrt, traced)
             shape[:] = [chosen]
             seeds = [autodiff.ones_like(y)]
-            (y,), g = autodiff.value_and_gradients([y], seeds, _values(chosen))
+            (y, _), g = autodiff.value_and_gradients(
+                [autodiff.renamed(y), y], [None, *seeds], _values(chosen)
+            )
             return (y, *g)
 
         kwargs = _with_defaults(f, args, kwargs, numbers_in(wrt))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,11 +71,12 @@ def transform(
     In eager mode f and what is built from it run at once. `reverse`: it is differentiated so.
     """
     data = [x for x in leaves((tuple(args), kwargs)) if isinstance(x, Value)]
+    again = autodiff.differentiated_again if reverse else nullcontext
     if eager.runs_at_once(args, kwargs):
-        found = _at_once(f, args, kwargs, build, numbers)
+        found = _at_once(f, args, kwargs, build, numbers, again)
         if found is not None:
             return found
-    with autodiff.differentiated_again() if reverse else nullcontext():
+    with again():
         start = next_serial()
         traced = Traced.of(f, args, kwargs, numbers)
     roots = tuple(build(traced))
@@ -84,7 +85,7 @@ def transform(
         arrays = [x.data if isinstance(x, Constant) else x for x in traced.data]
         found = list(run(Graph(tuple(traced.values), roots), *arrays))
         return [eager.Tensor(a) for a in found] if data else found
-    actual = [x if isinstance(x, Value) else Constant(x) for x in traced.data]
+    actual = [autodiff.renamed(x) if isinstance(x, Value) else Constant(x) for x in traced.data]
     return _spliced(roots, dict(zip(traced.values, actual, strict=True)), start)
 
 
@@ -103,6 +104,7 @@ def _at_once(
     kwargs: dict[str, Any],
     build: Build,
     numbers: Collection[int | str],
+    again: Callable[[], AbstractContextManager[None]],
 ) -> list[Any] | None:
     """f on tensors that are watched, and what `build` makes of the graph that they remember; None
     where f reads a placeholder of a trace that is under way, or asks tensors what only a trace can
@@ -113,7 +115,8 @@ def _at_once(
         traced = _placed(f, args, kwargs, numbers, lambda x, _: eager.leaf(x))
     with eager.at_once(traced.values, watch=True):
         try:
-            traced.result = _as_values(f(*traced.args, **traced.kwargs), traced.plain)
+            with again():
+                traced.result = _as_values(f(*traced.args, **traced.kwargs), traced.plain)
             outputs = [v for v in leaves(traced.result) if isinstance(v, Value)]
             if any(eager.known(y) is None for y in outputs):
                 return None
@@ -210,10 +213,11 @@ def _as_values(tree: Any, plain: np.dtype[Any]) -> Any:
 def _reads_outer_values(placeholders: Sequence[Value], roots: Sequence[Value]) -> bool:
     """Whether f closes over a value of a trace that is under way, or reads a weight in one, which
     may be what a derivative is by: then the result belongs to it."""
-    found = Graph((), tuple(roots)).leaves
+    graph = Graph((), tuple(roots))
+    if parse.is_tracing() and graph.weights:  # loops and branches read them inside
+        return True
     own = set(placeholders)
-    known = Constant if parse.is_tracing() else (Constant, Weight)
-    return any(not isinstance(v, known) and v not in own for v in found)
+    return any(not isinstance(v, (Constant, Weight)) and v not in own for v in graph.leaves)
 
 
 def _argument_names(f: Callable[..., Any]) -> list[str]:

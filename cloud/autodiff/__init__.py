@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cloud.autodiff.remat import remat
-from cloud.autodiff.reverse import Reverse, differentiated_again
+from cloud.autodiff.reverse import Reverse, differentiated_again, renamed
 from cloud.autodiff.split import Tapes
 from cloud.autodiff.values import filled_like, ones_like, or_zeros, zeros_like
 from ir.graph import Graph, Value
@@ -16,6 +16,7 @@ __all__ = [
     "gradients",
     "ones_like",
     "remat",
+    "renamed",
     "value_and_gradients",
     "vjp",
     "zeros_like",

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cloud.autodiff.fixed import fixed_inputs
-from cloud.autodiff.split import Halves, Split, Tapes, split
+from cloud.autodiff.split import Asked, Halves, Halving, Tapes
 from cloud.autodiff.values import blank, or_zeros
 from ir.dtype import DType
 from ir.errors import GraphError
-from ir.graph import Constant, Function, Graph, Node, Value
+from ir.graph import Constant, Function, Graph, Node, Value, Weight
 from ir.op import OPS
 from ir.ops.control import new_tape
+from ir.walk import functions
 
 if TYPE_CHECKING:
     from cloud.autodiff.reverse import Reverse
@@ -65,8 +66,13 @@ class Step(ABC):
         """Add what runs in place of the node."""
 
     @abstractmethod
-    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
-        """Cotangents of inputs by position; those of weights are added to in `sums`."""
+    def pull(
+        self, g: Sequence[Value | None], sums: dict[Value, Value], at: dict[Value, Value]
+    ) -> dict[int, Value]:
+        """Cotangents of inputs by position; those of weights are added to in `sums`.
+
+        `at`: where the backward pass reads values; inputs that are restored stand there anew.
+        """
 
     def tape_before(self) -> Value:
         return self.tapes.forward if self.tapes.inner else new_tape()
@@ -88,12 +94,24 @@ class Step(ABC):
         xs = [self.node.inputs[i] for i in sorted(self.threaded)]
         return [or_zeros(sums.get(x), x) for x in xs if x is not None]
 
+    def inputs_at(self, at: Mapping[Value, Value]) -> list[Value]:
+        return [at.get(v, v) for v in self.node.present_inputs]
+
+    def restore(
+        self, positions: Sequence[int], restored: Sequence[Value], at: dict[Value, Value]
+    ) -> None:
+        """From here on the backward pass reads inputs where they were restored."""
+        for i, v in reversed(list(zip(positions, restored, strict=True))):
+            x = self.node.inputs[i]
+            if x is not None and not isinstance(x, (Constant, Weight)):
+                at[x] = v
+
     def sums_before(self, sums: Mapping[Value, Value], leaves: Sequence[Value]) -> list[Value]:
         return [or_zeros(sums.get(v), v) for v in leaves]
 
 
 class CondStep(Step):
-    """cond(p, xs) -> cond(p, xs, tape); back: cond(p, tape, seeds, bars, sums, some xs)"""
+    """cond(p, xs) -> cond(p, xs, tape); back: cond(p, tape, some ys, seeds, bars, sums, some xs)"""
 
     def run_forward(self) -> None:
         graphs = (self.node.attrs["then"], self.node.attrs["otherwise"])
@@ -104,7 +122,12 @@ class CondStep(Step):
         self.threaded = self.shared.intersection(i + 1 for i in self.wanted)
         leaves = [v for g in graphs for v in self.reverse.read_by(g)]
         self.leaves = list(dict.fromkeys(leaves))
-        self.halves = [self._split(g, given) for g in graphs]
+        halvings = [self._halving(g, given) for g in graphs]
+        self.restored, self.read = [], []
+        if self.reverse.again:
+            self.restored = sorted({i for h in halvings for i in self.wanted if h.moves(i)})
+            self.read = sorted({i for h in halvings for i in h.results_read(self.restored)})
+        self.halves = [h.halves(self.read, self.restored) for h in halvings]
         self.handed = sorted({i for half in self.halves for i in half.handed})
         with_tape = any(half.tape for half in self.halves)
         then, otherwise = (half.forward(with_tape) for half in self.halves)
@@ -114,8 +137,8 @@ class CondStep(Step):
         if with_tape:
             self.tape_after(results[-1])
 
-    def _split(self, graph: Graph, given: frozenset[int]) -> Split:
-        return split(
+    def _halving(self, graph: Graph, given: frozenset[int]) -> Halving:
+        return Halving(
             self.reverse,
             graph,
             given=given,
@@ -126,27 +149,33 @@ class CondStep(Step):
             handed=range(len(graph.inputs)),
         )
 
-    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
+    def pull(
+        self, g: Sequence[Value | None], sums: dict[Value, Value], at: dict[Value, Value]
+    ) -> dict[int, Value]:
         with_tape = self.tape is not None
         then, otherwise = (half.reverse(with_tape, self.handed) for half in self.halves)
-        xs = self.inputs[1:]
+        predicate, *xs = self.inputs_at(at)
         operands = [
             *([self.back_tape()] if with_tape else []),
+            *(at[self.node.results[i]] for i in self.read),
             *self.seeds(g),
             *self.bars_before(sums),
             *self.sums_before(sums, self.leaves),
             *(xs[i] for i in self.handed),
         ]
-        found = list(OPS["cond"](self.inputs[0], *operands, then=then, otherwise=otherwise))
+        found = list(OPS["cond"](predicate, *operands, then=then, otherwise=otherwise))
         if with_tape:
             self.tapes.backward = found.pop(0)
+        self.restore([i + 1 for i in self.restored], found[: len(self.restored)], at)
+        del found[: len(self.restored)]
         bars, new_sums = found[: len(self.wanted)], found[len(self.wanted) :]
         sums.update(zip(self.leaves, new_sums, strict=True))
         return {i + 1: bar for i, bar in zip(self.wanted, bars, strict=True)}
 
 
 class LoopStep(Step):
-    """while(state) -> while(state, turns, tape); back: while(tape, turns, bars, sums, fixed)"""
+    """while(state) -> while(state, turns, tape); back: while(tape, turns, some of the state, bars,
+    sums, fixed)"""
 
     def run_forward(self) -> None:
         condition, body = self.node.attrs["condition"], self.node.attrs["body"]
@@ -156,7 +185,7 @@ class LoopStep(Step):
         self.leaves = self.reverse.read_by(body)
         fixed = [i for i, v in enumerate(body.outputs) if v is body.inputs[i]]
         self.threaded = self.shared.intersection(fixed, self.live)
-        self.half = split(
+        halving = Halving(
             self.reverse,
             body,
             given=given,
@@ -166,6 +195,9 @@ class LoopStep(Step):
             free=fixed,
             is_loop=True,
         )
+        moving = [i for i in self.live if i not in fixed]
+        self.carried = halving.carried(moving) if self.reverse.again else []
+        self.half = halving.halves(self.carried, self.carried)
         with_tape = self.half.tape is not None
         turns = Value((), DType.i32, name=self.half.names("turns"))
         more = [blank(turns), *([Value(*TAPE)] if with_tape else [])]
@@ -181,32 +213,36 @@ class LoopStep(Step):
         if with_tape:
             self.tape_after(results[-1])
 
-    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
+    def pull(
+        self, g: Sequence[Value | None], sums: dict[Value, Value], at: dict[Value, Value]
+    ) -> dict[int, Value]:
         with_tape = self.tape is not None
         left = Value((), DType.i32, name=self.half.names("left"))
         body = self.half.reverse(with_tape, self.half.handed, (left, left - _int(1)), is_loop=True)
-        after = dict(enumerate(g))
+        inputs, after = self.inputs_at(at), dict(enumerate(g))
         for i, bar in zip(sorted(self.threaded), self.bars_before(sums), strict=True):
             after[i] = bar if after[i] is None else bar + after[i]
         operands = [
             *([self.back_tape()] if with_tape else []),
             self.turns,
+            *(at[self.node.results[i]] for i in self.carried),
             *(or_zeros(after[i], self.results[i]) for i in self.live),
             *self.sums_before(sums, self.leaves),
-            *(self.inputs[i] for i in self.half.handed),
+            *(inputs[i] for i in self.half.handed),
         ]
         is_left = Graph(body.inputs, (OPS["greater"](left, _int(0)),))
         found = list(OPS["while_loop"](*operands, condition=is_left, body=body))
         if with_tape:
             self.tapes.backward = found.pop(0)
-        bars = found[1 : 1 + len(self.live)]
-        sums.update(zip(self.leaves, found[1 + len(self.live) :], strict=False))
-        return dict(zip(self.live, bars, strict=True))
+        n, m = 1 + len(self.carried), 1 + len(self.carried) + len(self.live)
+        self.restore(self.carried, found[1:n], at)
+        sums.update(zip(self.leaves, found[m:], strict=False))
+        return dict(zip(self.live, found[n:m], strict=True))
 
 
 class CallStep(Step):
-    """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, seeds, bars, sums, xs that stay
-    the same in all calls; f_backward)
+    """call(xs; f) -> call(xs, tape; f_forward); back: call(tape, some ys, seeds, bars, sums, xs
+    that stay the same in all calls, or that it reads; f_backward)
 
     With `remat` the call stays as it is, and back is call(xs, seeds, bars, sums; f_again), which
     runs f_forward on xs and then f_backward: of it, too, a derivative keeps its operands alone.
@@ -226,57 +262,77 @@ class CallStep(Step):
         self.results = results[:n]
         self.tape_after(results[n])
 
-    def pull(self, g: Sequence[Value | None], sums: dict[Value, Value]) -> dict[int, Value]:
-        halves = self.halves
+    def pull(
+        self, g: Sequence[Value | None], sums: dict[Value, Value], at: dict[Value, Value]
+    ) -> dict[int, Value]:
+        halves, inputs = self.halves, self.inputs_at(at)
         seeds = [*self.seeds(g), *self.bars_before(sums), *self.sums_before(sums, halves.leaves)]
         if self.node.attrs["remat"]:
-            found = list(OPS["call"](*self.inputs, *seeds, body=halves.both(), remat=True))
+            found = list(OPS["call"](*inputs, *seeds, body=halves.both(), remat=True))
             self.reverse.late.add(found[0].node)
         else:
-            seeds += (self.inputs[i] for i in halves.fixed)
-            self.tapes.backward, *found = OPS["call"](self.back_tape(), *seeds, body=halves.reverse)
+            asked = halves.asked
+            results = [at[self.node.results[i]] for i in asked.results]
+            handed = [inputs[i] for i in asked.inputs]
+            self.tapes.backward, *found = OPS["call"](
+                self.back_tape(), *results, *seeds, *handed, body=halves.reverse
+            )
+            self.restore(asked.restored, found[: len(asked.restored)], at)
+            del found[: len(asked.restored)]
         bars, new_sums = found[: len(halves.wanted)], found[len(halves.wanted) :]
         sums.update(zip(halves.leaves, new_sums, strict=True))
         return dict(zip(halves.wanted, bars, strict=True))
 
     def _halves(self, f: Function, wanted: list[int]) -> Halves:
-        """Both halves of a function, made once for each set of inputs and results that matter."""
+        """Both halves of a function, made once for each set of inputs and results that matter.
+
+        What they hand each other is found by trying, for the function may call itself: first
+        nothing, then what the last try asked for.
+        """
         reverse = self.reverse
         key = (f, self.given, frozenset(self.seeded), self.threaded)
         if key in reverse.halves:
             return reverse.halves[key]
-        leaves = reverse.read_by(f.graph)
-        sums = [
-            *(f.inputs[i] for i in sorted(self.threaded)),
-            *((v.shape, v.dtype) for v in leaves),
-        ]
-        seeds = [f.results[i] for i in self.seeded]
-        fixed = fixed_inputs(f)
-        bars = [f.inputs[i] for i in wanted]
-        halves = reverse.halves[key] = Halves(
+        others = set(reverse.halves)
+        asked = Asked([], [], fixed_inputs(f))
+        while True:
+            halves = reverse.halves[key] = self._declared(f, wanted, asked)
+            halving = Halving(
+                reverse,
+                f.graph,
+                given=self.given,
+                seeded=self.seeded,
+                wanted=wanted,
+                threaded=sorted(self.threaded),
+                leaves=halves.leaves,
+                free=asked.inputs,
+            )
+            before, asked = asked, halving.asked(wanted, asked) if reverse.again else asked
+            if asked == before:
+                break
+            for other in reverse.halves.keys() - others:
+                if f in functions(other[0].graph):
+                    del reverse.halves[other]  # it calls the last try
+        half = halving.halves(asked.results, asked.restored)
+        halves.forward.graph = half.forward(True)
+        halves.reverse.graph = half.reverse(True, asked.inputs)
+        return halves
+
+    def _declared(self, f: Function, wanted: list[int], asked: Asked) -> Halves:
+        """Both halves without their graphs."""
+        leaves = self.reverse.read_by(f.graph)
+        of_leaves = [(v.shape, v.dtype) for v in leaves]
+        sums = [*(f.inputs[i] for i in sorted(self.threaded)), *of_leaves]
+        handed = [*(f.results[i] for i in (*asked.results, *self.seeded)), *sums]
+        handed += (f.inputs[i] for i in asked.inputs)
+        back = [*(f.inputs[i] for i in (*asked.restored, *wanted)), *of_leaves]
+        return Halves(
             Function(f"{f.name}_forward", [*f.inputs, TAPE], [*f.results, TAPE]),
-            Function(
-                f"{f.name}_backward",
-                [TAPE, *seeds, *sums, *(f.inputs[i] for i in fixed)],
-                [TAPE, *bars, *((v.shape, v.dtype) for v in leaves)],
-            ),
+            Function(f"{f.name}_backward", [TAPE, *handed], [TAPE, *back]),
             wanted,
             leaves,
-            fixed,
+            asked,
         )
-        half = split(
-            reverse,
-            f.graph,
-            given=self.given,
-            seeded=self.seeded,
-            wanted=wanted,
-            threaded=sorted(self.threaded),
-            leaves=leaves,
-            free=fixed,
-        )
-        halves.forward.graph = half.forward(True)
-        halves.reverse.graph = half.reverse(True, fixed)
-        return halves
 
 
 def segmented(node: Node, inputs: Sequence[Value | None]) -> Sequence[Value]:

@@ -16,6 +16,8 @@ from ir.graph import Constant, Function, Graph, Node, Value, Weight, next_serial
 from ir.op import OPS, NoGrad
 from ir.walk import functions, walk
 
+# a function, its inputs that vary, results that matter, and inputs to whose sums it adds
+Wanted = tuple[Function, frozenset[int], frozenset[int], frozenset[int]]
 STEPS: dict[str, type[Step]] = {"cond": CondStep, "while_loop": LoopStep, "call": CallStep}
 
 
@@ -27,6 +29,7 @@ class Swept:
     bars: dict[Value, Value]
     moved: dict[Value, Value]  # values that functions were opened before, and what they became
     back_from: int  # nodes of the backward pass were made from here on
+    at: dict[Value, Value]  # where the backward pass reads values at its end
 
     def bar(self, v: Value) -> Value | None:
         """The cotangent of a value of the graph that was given."""
@@ -44,7 +47,7 @@ class Reverse:
         self.again = _AGAIN.get()
         self.leaves = tuple(v for v in wrt if isinstance(v, (Weight, Constant)))
         self.activity = Activity(self.leaves)
-        self.halves: dict[object, Halves] = {}
+        self.halves: dict[Wanted, Halves] = {}
         self.late: set[Node] = set()
         self._read: dict[Graph, tuple[Value, ...]] = {}
         self._recursive: dict[Function, bool] = {}
@@ -81,16 +84,16 @@ class Reverse:
             elif (self.again and steps) or _differ(inputs, node.inputs):  # in the same order
                 copy = node.op.node(inputs, node.attrs, node.source)
                 now.update(zip(node.results, copy.results, strict=True))
-        bar, back_from = dict(bars), next_serial()
+        bar, at, back_from = dict(bars), dict(now), next_serial()
         for y, seed in zip(outputs, seeds, strict=True):
             if seed is not None and y in active:
                 accumulate(bar, y, seed)
         for node in reversed(nodes):
             if node in steps:
-                self._pull_step(steps[node], node, bar, active)
+                self._pull_step(steps[node], node, bar, active, at)
             elif not active.isdisjoint(node.results) and not isinstance(node.op.grad, NoGrad):
-                _pull(node, bar, active, now)
-        return Swept([now.get(v, v) for v in outputs], bar, moved, back_from)
+                self._pull(node, bar, active, at)
+        return Swept([now.get(v, v) for v in outputs], bar, moved, back_from, at)
 
     def read_by(self, graph: Graph) -> tuple[Value, ...]:
         """The leaves that get gradients and that a graph, or one inside of it, reads."""
@@ -104,13 +107,40 @@ class Reverse:
             self._recursive[f] = f in functions(f.graph)
         return self._recursive[f]
 
+    def _pull(
+        self, node: Node, bar: dict[Value, Value], active: set[Value], at: Mapping[Value, Value]
+    ) -> None:
+        """Cotangents of the inputs of one node by its operator's rule, which reads values where
+        they stand, `at`.
+
+        A sum that is differentiated again has a name of its own from its first part on: in a loop
+        it was begun before the first turn.
+        """
+        g = tuple(bar.get(y) for y in node.results)
+        if all(x is None for x in g):
+            return
+        results = tuple(at.get(y, y) for y in node.results)
+        inputs = [None if v is None else at.get(v, v) for v in node.inputs]
+        many = node.op.gives_tuple
+        found = node.op.grad(  # type: ignore[operator]
+            g if many else g[0], results if many else results[0], *inputs, **node.attrs
+        )
+        for x, gx in zip(node.inputs, found, strict=True):
+            if x is not None and x in active and gx is not None:
+                accumulate(bar, x, gx if x in bar else _named(gx, self.again))
+
     def _pull_step(
-        self, step: Step, node: Node, bar: dict[Value, Value], active: set[Value]
+        self,
+        step: Step,
+        node: Node,
+        bar: dict[Value, Value],
+        active: set[Value],
+        at: dict[Value, Value],
     ) -> None:
         g = [bar.get(v) for v in node.results]
         if not step.keeps_order and all(x is None for x in g):
             return
-        for i, gx in step.pull(g, bar).items():
+        for i, gx in step.pull(g, bar, at).items():
             x = node.inputs[i]
             if x is None or x not in active:
                 continue
@@ -170,6 +200,19 @@ def differentiated_again() -> Iterator[None]:
         _AGAIN.reset(token)
 
 
+def renamed(v: Value) -> Value:
+    """What goes into a derivative, or comes out of one beside it: v, and where that is
+    differentiated again a name of its own, as a tensor in eager mode has, so that its cotangent
+    is the same sum."""
+    return _named(v, _AGAIN.get())
+
+
+def _named(v: Value, again: bool) -> Value:
+    if not again or type(v) is Constant or not v.dtype.is_float:
+        return v
+    return OPS["reshape"](v, shape=v.shape)  # type: ignore[no-any-return]
+
+
 _AGAIN: ContextVar[bool] = ContextVar("again", default=False)
 
 
@@ -195,24 +238,6 @@ def _shared(
         if not concerned.isdisjoint(node.results):
             read.update(node.present_inputs)
     return found
-
-
-def _pull(
-    node: Node, bar: dict[Value, Value], active: set[Value], now: Mapping[Value, Value]
-) -> None:
-    """Cotangents of the inputs of one node by its operator's rule."""
-    g = tuple(bar.get(y) for y in node.results)
-    if all(x is None for x in g):
-        return
-    results = tuple(now.get(y, y) for y in node.results)
-    inputs = [None if v is None else now.get(v, v) for v in node.inputs]
-    many = node.op.gives_tuple
-    found = node.op.grad(  # type: ignore[operator]
-        g if many else g[0], results if many else results[0], *inputs, **node.attrs
-    )
-    for x, gx in zip(node.inputs, found, strict=True):
-        if x is not None and x in active and gx is not None:
-            accumulate(bar, x, gx)
 
 
 assert OPS.keys() >= STEPS.keys()

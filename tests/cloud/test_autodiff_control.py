@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from cloud import grad, modes, ops
-from cloud.autodiff import gradients, ones_like, remat, value_and_gradients, vjp
+from cloud.autodiff import (
+    differentiated_again,
+    gradients,
+    ones_like,
+    remat,
+    value_and_gradients,
+    vjp,
+)
 from cloud.interpreter import run
 from ir import model_file
 from ir.dtype import DType
@@ -51,6 +58,18 @@ def test_random_control_flow_agrees_with_differences_to_second_order(seed: int) 
     verify(back)
     again, _ = check_vjp(back, given, rng)
     verify(again)
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 2))
+def test_what_is_differentiated_again_agrees_with_differences_to_third_order(seed: int) -> None:
+    graph = random_control_graph(seed)
+    rng = np.random.default_rng(seed)
+    given = [rng.standard_normal(3) for _ in graph.inputs]
+    with differentiated_again():
+        for _ in range(2):
+            graph, given = check_vjp(graph, given, rng)
+            verify(graph)
+    check_vjp(graph, given, rng)
 
 
 @pytest.mark.parametrize("seed", range(40, 50))

@@ -91,6 +91,12 @@ def traced_loss(x: Any) -> Any:
     return (WEIGHT * WEIGHT * x).sum() * math.sin(WEIGHT[0])
 
 
+def loss_of_a_loop(x: Any) -> Any:
+    for _ in range(2):
+        x = x * WEIGHT
+    return x.sum()
+
+
 SIN, COS = math.sin(1.0), math.cos(1.0)
 
 
@@ -104,8 +110,13 @@ SIN, COS = math.sin(1.0), math.cos(1.0)
         (lambda: jvp(loss, (X,), (X,))[1], [1.0, 0.8, 0.6]),
         (lambda: grad(traced_loss)(X).sum(), [2 * SIN + 14 * COS, 4 * SIN, 6 * SIN]),
         (lambda: value_and_grad(loss)(X)[0], [1.0, 0.8, 0.6]),
+        (lambda: grad(loss_of_a_loop)(X).sum(), [2.0, 4.0, 6.0]),
+        (lambda: vjp(loss_of_a_loop, X)[1](1.0)[0].sum(), [2.0, 4.0, 6.0]),
     ],
-    ids=["jit", "jit traced", "vjp", "pull", "jvp", "grad traced", "value_and_grad"],
+    ids=[
+        *("jit", "jit traced", "vjp", "pull", "jvp", "grad traced", "value_and_grad"),
+        *("grad of a loop", "pull of a loop"),
+    ],
 )
 def test_a_gradient_by_a_weight_flows_through_what_runs_on_known_arrays(
     f: Callable[[], Any], wanted: list[float]

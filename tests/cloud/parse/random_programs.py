@@ -2,7 +2,8 @@
 
 `python -m tests.cloud.parse.random_programs --count 1000` checks seeds 0 to 999: value against
 Python, gradient against a tape and against finite differences, both in float64. Eager mode must
-give the bits of graph mode, in float64 and, on the reference kernels, in float32.
+give the bits of graph mode, in float64 and, on the reference kernels, in float32; there second
+derivatives, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cloud import modes
-from cloud.differentiate import value_and_grad
+from cloud.differentiate import grad, value_and_grad
 from tests.cloud.parse import tape
 
 ARGUMENTS = ("x", "y", "z")
@@ -240,6 +241,18 @@ def check_reference_kernels(seed: int) -> None:
     same_bits_in_both_modes(f, list(args), text)
 
 
+def check_second_derivatives(seed: int) -> None:
+    """The same of a sum of the program's slopes and of its gradient, the second derivatives."""
+    f, text = program(seed, arrays=True)
+
+    def slopes(*args: Any) -> Any:
+        gx, gy, gz = grad(f, (0, 1, 2))(*args)
+        return gx * np.float32(0.7) + gy * np.float32(1.3) - gz * np.float32(0.4)
+
+    args = np.random.default_rng(seed).uniform(-1.5, 1.5, len(ARGUMENTS)).astype(np.float32)
+    same_bits_in_both_modes(slopes, list(args), text)
+
+
 def same_bits_in_both_modes(f: Callable[..., Any], args: list[Any], text: str) -> Any:
     """Value and gradient, which are the same bits in both modes."""
     found = []
@@ -265,6 +278,7 @@ def main() -> None:
     for seed in range(args.first, args.first + args.count):
         kinks += not check(seed)
         check_reference_kernels(seed)
+        check_second_derivatives(seed)
     print(
         f"{args.count} random programs agree with the tape and are the same bits in both modes; "
         f"with finite differences all agree but {kinks} that have a kink within {STEPS[0]} of "

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cloud.parse.random_programs import check, check_reference_kernels, program
+from tests.cloud.parse.random_programs import (
+    check,
+    check_reference_kernels,
+    check_second_derivatives,
+    program,
+)
 
 COUNT = 200
 
@@ -19,6 +24,11 @@ def test_a_random_program_is_the_same_bits_in_both_modes_on_the_reference_kernel
     seed: int,
 ) -> None:
     check_reference_kernels(seed)
+
+
+@pytest.mark.parametrize("seed", range(0, COUNT, 8))
+def test_second_derivatives_of_a_random_program_are_the_same_bits_in_both_modes(seed: int) -> None:
+    check_second_derivatives(seed)
 
 
 def test_random_programs_hold_what_they_are_to_test() -> None:
