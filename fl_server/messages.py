@@ -167,6 +167,13 @@ def request_signed(
     method: str, target: str, counter: int, body: bytes, part: Part | None = None
 ) -> bytes:
     """What a device signs for each request; the counter grows, so that none can be replayed."""
-    lines = [f"{method} {target}", str(counter), hashlib.sha256(body).hexdigest()]
+    return digest_signed(method, target, counter, hashlib.sha256(body).digest(), part)
+
+
+def digest_signed(
+    method: str, target: str, counter: int, digest: bytes, part: Part | None = None
+) -> bytes:
+    """The same for a body of this SHA-256."""
+    lines = [f"{method} {target}", str(counter), digest.hex()]
     lines += [] if part is None else part.headers.values()
     return "\n".join(lines).encode()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from fl_server.errors import NotFound
 from fl_server.storage.store import Store
 from fl_server.storage.tables import moments, uploads, weights
 from fl_server.tasks import Tasks
+
+_holders = select(weights.c.task).where(weights.c.digest == bindparam("digest"))
+_besides = select(moments.c.task).where(moments.c.digest == bindparam("digest"))
 
 
 class Blobs:
@@ -51,8 +54,8 @@ class Blobs:
     def _named(self, db: Connection, tenant: str, digest: bytes) -> bool:
         """Whether a task of the tenant has it as its model, as a version of its weights, or as a
         control variate that its plan names."""
-        holders = set(db.scalars(select(weights.c.task).where(weights.c.digest == digest)))
-        besides = set(db.scalars(select(moments.c.task).where(moments.c.digest == digest)))
+        holders = set(db.scalars(_holders, {"digest": digest}))
+        besides = set(db.scalars(_besides, {"digest": digest}))
         return any(
             (
                 task.model == digest

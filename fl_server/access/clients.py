@@ -32,6 +32,8 @@ _count = (
     .values(counter=bindparam("to"))
     .returning(clients)
 )
+_by_id = select(clients).where(clients.c.id == bindparam("client"))
+_certificate_of = select(clients.c.certificate).where(clients.c.id == bindparam("client"))
 _number_query = select(facts.c.value).where(facts.c.name == _REVOCATION_NUMBER)
 
 
@@ -135,16 +137,16 @@ class Clients:
         return None
 
     def authenticate(
-        self, header: str, method: str, target: str, body: bytes, part: wire.Part | None = None
+        self, header: str, method: str, target: str, digest: bytes, part: wire.Part | None = None
     ) -> Caller:
-        """Who signed the request.     raises Unauthorised"""
+        """Who signed the request, whose body has this SHA-256.     raises Unauthorised"""
         client, counter, signature = _parse(header)
-        signed = wire.request_signed(method, target, counter, body, part)
+        signed = wire.digest_signed(method, target, counter, digest, part)
         if self._store.is_shared:
             row = self._count_and_check(client, counter, signed, signature)
         else:
             with self._store.read() as db:
-                found = db.execute(select(clients).where(clients.c.id == client)).first()
+                found = db.execute(_by_id, {"client": client}).first()
             row = _check(found, client, signed, signature)
             self._use_counter(client, counter, row.counter)
         return Caller(client, row.population, Certificate.from_bytes(row.certificate))
@@ -159,7 +161,7 @@ class Clients:
         with self._store.begin() as db:
             row = db.execute(_count, {"client": client, "to": counter}).first()
             if row is None:
-                kept = db.execute(select(clients).where(clients.c.id == client)).first()
+                kept = db.execute(_by_id, {"client": client}).first()
                 raise StaleCounter(counter, _check(kept, client, signed, signature).counter)
             return _check(row, client, signed, signature)
 
@@ -197,7 +199,7 @@ class Clients:
     def certificate(self, client: int, within: Connection | None = None) -> Certificate:
         """The certificate of an enrolled client.     raises NotFound"""
         with self._store.read(within) as db:
-            found = db.scalar(select(clients.c.certificate).where(clients.c.id == client))
+            found = db.scalar(_certificate_of, {"client": client})
         if not found:
             raise NotFound(f"there is no client {client} with a certificate")
         return Certificate.from_bytes(found)

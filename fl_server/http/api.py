@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
@@ -57,15 +58,29 @@ def body_limit(settings: Settings, method: str, path: str) -> int:
     return settings.max_model_bytes if large and method in ("POST", "PUT") else SMALL_BODY
 
 
-async def _called(service: Service, request: Request) -> tuple[Caller, bytes]:
-    """Who signed the request, and its body.     raises Unauthorised"""
+class _Signed(NamedTuple):
+    """Who signed a request, its body, and that one's SHA-256."""
+
+    caller: Caller
+    body: bytes
+    digest: bytes
+
+
+async def _called(service: Service, request: Request) -> _Signed:
+    """raises Unauthorised"""
     header = request.headers.get(wire.AUTHORIZATION, "")
     claimed_client(header)
     body, part = await request.body(), _part(request)
-    arguments = header, request.method, target(request), body, part
-    caller = await asyncio.to_thread(service.clients.authenticate, *arguments)
-    service.by_client.take(caller.id)
-    return caller, body
+    where = request.method, target(request)
+
+    def authenticated() -> _Signed:
+        digest = hashlib.sha256(body).digest()
+        caller = service.clients.authenticate(header, *where, digest, part)
+        return _Signed(caller, body, digest)
+
+    signed = await asyncio.to_thread(authenticated)
+    service.by_client.take(signed.caller.id)
+    return signed
 
 
 def _part(request: Request) -> wire.Part | None:
@@ -96,7 +111,7 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
 
     @router.post("/checkin")
     async def check_in(request: Request) -> Response:
-        caller, body = await _called(service, request)
+        caller, body, _ = await _called(service, request)
         message = wire.CheckIn.from_bytes(body)
         if message.advert:  # who joins names a task
             await asyncio.to_thread(seen, service, caller, message.task)
@@ -113,7 +128,7 @@ def _add_session(router: APIRouter, service: Service) -> None:
 
     @router.get("/sessions/{session}/{stage}")
     async def reply(request: Request, session: str, stage: str) -> Response:
-        caller, _ = await _called(service, request)
+        caller, *_ = await _called(service, request)
         follows = {"adverts": "advertise", "shares": "share"}
         follows |= {"survivors": "vector", "agreements": "agree"}
         if stage not in follows:
@@ -139,16 +154,16 @@ def _add_session(router: APIRouter, service: Service) -> None:
             given = request.headers.get("content-length")
             if size is not None and (total != size or given != str(wanted)):
                 raise Malformed(f"a vector of this session has {size} bytes")
-        caller, body = await _called(service, request)
+        caller, body, digest = await _called(service, request)
         if part is not None:
-            await asyncio.to_thread(service.uploads.put, caller, session, part, body)
+            await asyncio.to_thread(service.uploads.put, caller, session, part, body, digest)
         else:
-            await asyncio.to_thread(rounds.put, caller, session, stages[stage], body)
+            await asyncio.to_thread(rounds.put, caller, session, stages[stage], body, digest)
         return Response(status_code=204)
 
     @router.head("/sessions/{session}/vector")
     async def offset(request: Request, session: str) -> Response:
-        caller, _ = await _called(service, request)
+        caller, *_ = await _called(service, request)
         kept = await asyncio.to_thread(service.uploads.offset, caller, session)
         headers = {} if kept is None else {wire.UPLOAD_OFFSET: str(kept)}
         return Response(status_code=204, headers=headers)
@@ -157,7 +172,7 @@ def _add_session(router: APIRouter, service: Service) -> None:
 def _add_downloads(router: APIRouter, service: Service) -> None:
     @router.get("/models/{digest}")
     async def model(request: Request, digest: str) -> Response:
-        caller, _ = await _called(service, request)
+        caller, *_ = await _called(service, request)
         wanted = digest_in(digest)
         await asyncio.to_thread(service.blobs.check_device, wanted, caller.tenant)
         if base := request.query_params.get("base"):
@@ -174,7 +189,7 @@ def _add_downloads(router: APIRouter, service: Service) -> None:
             actor.check("rounds:read")
             await asyncio.to_thread(seen, service, actor, task)
         else:
-            caller, _ = await _called(service, request)
+            caller, *_ = await _called(service, request)
             await asyncio.to_thread(seen, service, caller, task)
 
         def lines() -> list[str]:

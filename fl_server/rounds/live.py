@@ -87,15 +87,24 @@ class LiveRound:
         return frozenset() if state is None else state.senders
 
     def receive(
-        self, stage: str, client: int, body: bytes, certificate: Certificate, now: float
+        self,
+        stage: str,
+        client: int,
+        body: bytes,
+        certificate: Certificate,
+        now: float,
+        digest: bytes = b"",
     ) -> bool:
-        """Whether the message is new and must be kept.     raises ProtocolError, Malformed, Gone"""
+        """Whether the message is new and must be kept.     raises ProtocolError, Malformed, Gone
+
+        digest: of a vector, its SHA-256, where that is known
+        """
         state = self._stages.get(stage)
         if state is None:
             raise ProtocolError(f"stage {stage} is not open yet; this is stage {self.stage}")
         if isinstance(state, Adverts):
             return state.receive(body, certificate, now)
-        return state.receive(client, body)
+        return state.receive(client, body, digest)
 
     def reply(self, stage: str, client: int) -> bytes | None:
         """What follows a stage, for one client; None until the stage is over.     raises Gone"""

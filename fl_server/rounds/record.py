@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 # What is asked with each request of a device: to put such a question together takes SQLAlchemy as
 # long as to ask it.
+_a_round = (table.c.task == bindparam("task")) & (table.c.number == bindparam("number"))
+_round, _summary_of = select(table).where(_a_round), select(table.c.summary).where(_a_round)
 _of_session = select(table).where(table.c.session == bindparam("session"))
 _still_open = (
     select(table)
@@ -43,6 +45,11 @@ _newer = (
     .order_by(messages.c.seq)
 )
 _keep = messages.insert()
+_drop_parts = delete(parts).where(
+    (parts.c.task == bindparam("of_task"))
+    & (parts.c.round == bindparam("of_round"))
+    & (parts.c.client == bindparam("of_client"))
+)
 _spent = select(messages.c.client).where(
     (messages.c.task == bindparam("task"))
     & (messages.c.client == bindparam("client"))
@@ -68,20 +75,20 @@ class Kept:
     body: bytes
 
 
-def write_vector(store: Store, context: Context, client: int, body: bytes) -> str:
+def write_vector(store: Store, context: Context, client: int, body: bytes, digest: bytes) -> str:
     """Have a vector in a file before its row is there; the file's name comes out."""
-    name = _vector_name(context, client, hashlib.sha256(body).digest())
+    name = _vector_name(context, client, digest)
     store.files.write(name, body)
     return name
 
 
 def keep_message(db: Connection, live: LiveRound, stage: str, client: int, body: bytes) -> None:
     """Keep one client's message behind all that are in the round; of a vector, whose file is there,
-    the digest."""
-    if stage == "vector":
-        body = hashlib.sha256(body).digest()
+    the digest, and nothing of its parts any more."""
     row = {"task": live.context.task, "round": live.number, "stage": stage, "client": client}
     db.execute(_keep, {"body": body, "seq": live.seen + 1, **row})
+    if stage == "vector":
+        drop_parts(db, live.context.task, live.number, client)
     live.seen += 1
 
 
@@ -120,8 +127,7 @@ def of_session(db: Connection, session: str) -> Row[Any] | None:
 
 def of_round(db: Connection, task: str, number: int) -> Row[Any] | None:
     """The row of a round."""
-    this = (table.c.task == task) & (table.c.number == number)
-    return db.execute(select(table).where(this)).first()
+    return db.execute(_round, {"task": task, "number": number}).first()
 
 
 def keep_deadline(db: Connection, task: str, number: int, deadline: float) -> None:
@@ -156,6 +162,11 @@ def close_round(db: Connection, live: LiveRound, stage: str, summary: dict[str, 
     db.execute(delete(messages).where(_of_round(live.context) & (messages.c.stage != "vector")))
     of_round = (parts.c.task == live.context.task) & (parts.c.round == live.number)
     db.execute(delete(parts).where(of_round))
+
+
+def drop_parts(db: Connection, task: str, number: int, client: int) -> None:
+    """Forget the parts of a client's vector."""
+    db.execute(_drop_parts, {"of_task": task, "of_round": number, "of_client": client})
 
 
 def drop_vectors(store: Store, context: Context) -> None:
@@ -210,8 +221,7 @@ def last_summary(db: Connection, task: str) -> dict[str, Any]:
 
 def next_clip_norm(db: Connection, task: str, number: int) -> float | None:
     """The clip norm of updates of the weights that a round made; None if it does not say."""
-    this = (table.c.task == task) & (table.c.number == number)
-    text = db.scalar(select(table.c.summary).where(this))
+    text = db.scalar(_summary_of, {"task": task, "number": number})
     found: float | None = json.loads(text or "{}").get("next_clip_norm")
     return found
 

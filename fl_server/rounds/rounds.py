@@ -5,6 +5,7 @@ Everything here is safe to call from several threads, and in several workers ove
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -128,8 +129,13 @@ class Rounds:
         """Come again."""
         return self._again(wire.WAIT)
 
-    def put(self, caller: Caller, session: str, stage: str, body: bytes) -> None:
-        """Take the message of a stage; it is kept when this returns.     raises FlError"""
+    def put(
+        self, caller: Caller, session: str, stage: str, body: bytes, digest: bytes = b""
+    ) -> None:
+        """Take the message of a stage; it is kept when this returns.     raises FlError
+
+        digest: the message's SHA-256, where that is known
+        """
         try:
             live = self._find(session)
         except RoundFinished:
@@ -139,9 +145,12 @@ class Rounds:
             raise
         if stage == "vector":
             _session_of(live, caller.id)
-            name = record.write_vector(self._store, live.context, caller.id, body)
+            digest = digest or hashlib.sha256(body).digest()
+            name = record.write_vector(self._store, live.context, caller.id, body, digest)
+        else:
+            digest = b""
         try:
-            self._receive(live.context.task, live.number, stage, caller, body)
+            self._receive(live.context.task, live.number, stage, caller, body, digest)
         except FlError:
             if stage == "vector":
                 self._store.files.remove(name)
@@ -332,13 +341,13 @@ class Rounds:
         return self._reply(wire.OFFER, offer.to_bytes())
 
     def _receive(
-        self, task: str, number: int, stage: str, caller: Caller, body: bytes
+        self, task: str, number: int, stage: str, caller: Caller, body: bytes, digest: bytes = b""
     ) -> LiveRound:
         """Take a message for a round, which comes out as it is then.     raises FlError"""
         with self._desk.turn(task, number) as turn:
             live = turn.live
             if live is not None:
-                turn.receive(stage, caller, body)
+                turn.receive(stage, caller, body, digest)
                 return live
         with self._store.read() as db:
             row = record.of_round(db, task, number)

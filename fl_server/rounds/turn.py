@@ -107,13 +107,16 @@ class Turn:
         self._desk = desk
         self._db = db
 
-    def receive(self, stage: str, caller: Caller, body: bytes) -> None:
-        """Take a message; it is kept when the turn is over.     raises FlError"""
+    def receive(self, stage: str, caller: Caller, body: bytes, digest: bytes = b"") -> None:
+        """Take a message; it is kept when the turn is over.     raises FlError
+
+        digest: SHA-256 of a vector, whose file is there
+        """
         live, now = self._open, self._now()
-        if not live.receive(stage, caller.id, body, caller.certificate, now):
+        if not live.receive(stage, caller.id, body, caller.certificate, now, digest):
             return
         self.changed = True
-        record.keep_message(self._db, live, stage, caller.id, body)
+        record.keep_message(self._db, live, stage, caller.id, digest or body)
         while self.live is live and live.complete():
             self.advance()
 

@@ -152,9 +152,15 @@ class ShardedStage:
             raise Gone(f"the shard of client {client} is lost: {self.lost[at]}")
         return self.states[at]
 
-    def receive(self, client: int, message: bytes) -> bool:
-        """Whether the message is new and must be kept.     raises ProtocolError, Malformed, Gone"""
-        return self.state_of(client).receive(client, message)
+    def receive(self, client: int, message: bytes, digest: bytes = b"") -> bool:
+        """Whether the message is new and must be kept.     raises ProtocolError, Malformed, Gone
+
+        digest: of a vector, its SHA-256, where that is known
+        """
+        state = self.state_of(client)
+        if isinstance(state, Vectors):
+            return state.receive(client, message, digest)
+        return state.receive(client, message)
 
     def reply(self, client: int) -> bytes:
         """What the stage before this one led to, for one client.     raises Gone"""

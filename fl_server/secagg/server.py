@@ -142,13 +142,16 @@ class Vectors(Stage):
         near = self.session.neighbours(client)
         return head + b"".join(boxes.sealed(owner, client) for owner in near if owner in boxes)
 
-    def receive(self, client: int, message: bytes) -> bool:
-        """Whether the message is new.     raises Malformed, StageReplayed, Gone"""
-        if self.is_repeat(client, message):
+    def receive(self, client: int, message: bytes, digest: bytes = b"") -> bool:
+        """Whether the message is new.     raises Malformed, StageReplayed, Gone
+
+        digest: the message's SHA-256, where that is known
+        """
+        if self.is_repeat(client, message, digest):
             return False
         params = self.session.params
         words = unpack(message, params.encoding.total_length, params.ring_bits)
-        self.remember(client, message)
+        self.remember(client, message, digest)
         self._sum.add(client, words)
         return True
 

@@ -26,12 +26,14 @@ def upgrade(engine: Engine) -> None:
     """Have today's tables in the database, or what it had before.     raises SettingsError"""
     config = _config()
     newest = ScriptDirectory.from_config(config).get_current_head()
-    with engine.connect() as connection, connection.begin():
+    with engine.connect() as connection:
         if _version(connection) == newest:
             return
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+        else:
+            begin_sqlite(connection)
         found = _version(connection)
         if found == newest:
             return
@@ -41,6 +43,11 @@ def upgrade(engine: Engine) -> None:
             _check_first(connection)
             command.stamp(config, _FIRST)
         command.upgrade(config, "head")
+
+
+def begin_sqlite(connection: Connection) -> None:
+    """Whoever may write waits here: a reader that turns writer could only be sent away."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _config() -> Config:

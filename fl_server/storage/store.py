@@ -42,9 +42,12 @@ class Store:
         self.folder = folder
         self.files = open_files(files_url, folder)
         self._engine = _engine(database_url or f"sqlite:///{folder / 'state.sqlite'}")
-        # PostgreSQL's transactions read what is committed when each statement begins anyway.
-        reads = {"isolation_level": "AUTOCOMMIT"} if self.is_shared else {"reads": True}
-        self._reader = self._engine.execution_options(**reads)
+        # What is read is what is committed when each statement begins, in both databases: SQLite
+        # begins no transaction unless it is told to (`_be_durable`).
+        reads = {"isolation_level": "AUTOCOMMIT"} if self.is_shared else {}
+        self._reader = self._engine.execution_options(**reads) if reads else self._engine
+        # Who writes to SQLite waits here: its own way to wait is to sleep and to look again.
+        self._writing = threading.Lock()
         self._lock: IO[bytes] | None = None
         self._closed = threading.Event()
         if not self.is_shared:
@@ -53,7 +56,6 @@ class Store:
                 (folder / "state.sqlite").touch(mode=0o600)
                 (folder / "state.sqlite").chmod(0o600)
             event.listen(self._engine, "connect", _be_durable)
-            event.listen(self._engine, "begin", _begin)
         try:
             with _one_line():
                 schema.upgrade(self._engine)
@@ -69,12 +71,18 @@ class Store:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """A transaction: committed at the end, rolled back on an error."""
-        with self._engine.begin() as connection:
+        if self.is_shared:
+            with self._engine.begin() as connection:
+                yield connection
+            return
+        with self._writing, self._engine.begin() as connection:
+            schema.begin_sqlite(connection)
             yield connection
 
     @contextmanager
     def read(self, within: Connection | None = None) -> Iterator[Connection]:
-        """A transaction that changes nothing and waits for nobody; or the one that is open."""
+        """To read, without waiting for anybody, what is committed when each statement begins; or
+        within a transaction that is open."""
         with nullcontext(within) if within is not None else self._reading() as connection:
             yield connection
 
@@ -160,7 +168,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with self._reader.connect() as connection, connection.begin():
+        with self._reader.connect() as connection:
             yield connection
 
 
@@ -197,17 +205,11 @@ def _engine(url: str) -> Engine:
 
 
 def _be_durable(connection: DBAPIConnection, _: object) -> None:
-    connection.isolation_level = None  # `_begin` begins; sqlite3 itself would begin too late
+    connection.isolation_level = None  # `begin` begins; sqlite3 itself would begin too late
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    """Whoever may write waits here: a reader that turns writer could only be sent away."""
-    reads = connection.get_execution_options().get("reads")
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _listen(url: Any, heard: Callable[[], None], closed: threading.Event) -> None:

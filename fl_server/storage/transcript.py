@@ -26,7 +26,7 @@ class BrokenTranscript(ProtocolError):
 def append(db: Connection, task: str, number: int, at: float, event: str, **public: Any) -> None:
     """Add a line, in the caller's transaction. Everything in it is public."""
     last = db.execute(
-        select(table).where(table.c.task == task).order_by(table.c.position.desc())
+        select(table).where(table.c.task == task).order_by(table.c.position.desc()).limit(1)
     ).first()
     fields = {
         "task": task,

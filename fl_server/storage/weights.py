@@ -6,13 +6,28 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from fl_server.errors import Malformed, NotFound
 from fl_server.secagg.encode import Floats
 from fl_server.storage.store import Store
 from fl_server.storage.tables import moments as moments_table
 from fl_server.storage.tables import weights as table
+
+# What is asked with each check-in, put together once (rounds/record.py).
+_same = (moments_table.c.task == table.c.task) & (moments_table.c.version == table.c.version)
+_of_task = table.c.task == bindparam("of_task")
+_of_digest = table.c.digest == bindparam("of_digest")
+_every = select(table, moments_table.c.digest.label("moments")).outerjoin(moments_table, _same)
+_versions = _every.where(_of_task).order_by(table.c.version)
+_newest = _every.where(_of_task).order_by(table.c.version.desc()).limit(1)
+_newest_of = _newest.where(_of_digest)
+_generation = (
+    select(func.max(table.c.version))
+    .outerjoin(moments_table, _same)
+    .where(_of_task, table.c.version <= bindparam("up_to"), moments_table.c.version.is_(None))
+)
+_last_of = select(func.max(table.c.version)).where(_of_task & _of_digest)
 
 
 @dataclass(frozen=True)
@@ -69,16 +84,9 @@ class Weights:
         newest: bool = False,
         digest: bytes | None = None,
     ) -> list[Version]:
-        same = (moments_table.c.task == table.c.task) & (moments_table.c.version == table.c.version)
-        query = select(table, moments_table.c.digest.label("moments")).outerjoin(
-            moments_table, same
-        )
-        order = table.c.version.desc() if newest else table.c.version
-        query = query.where(table.c.task == task).order_by(order).limit(1 if newest else None)
-        if digest is not None:
-            query = query.where(table.c.digest == digest)
+        query = (_newest if digest is None else _newest_of) if newest else _versions
         with self._store.read(within) as db:
-            rows = db.execute(query)
+            rows = db.execute(query, {"of_task": task, "of_digest": digest})
             found = [Version(r.version, r.digest, r.round, r.moments or b"") for r in rows]
         if not found:
             raise NotFound(f"task {task} has no weights")
@@ -91,19 +99,16 @@ class Weights:
     def generation(self, task: str, version: Version, within: Connection | None = None) -> int:
         """The newest version, up to this one, beside which nothing is kept: there the strategy
         began, or was made to begin anew."""
-        same = (moments_table.c.task == table.c.task) & (moments_table.c.version == table.c.version)
-        query = select(func.max(table.c.version)).outerjoin(moments_table, same)
-        query = query.where(table.c.task == task, table.c.version <= version.version)
+        which = {"of_task": task, "up_to": version.version}
         with self._store.read(within) as db:
-            return int(db.scalar(query.where(moments_table.c.version.is_(None))) or 0)
+            return int(db.scalar(_generation, which) or 0)
 
     def staleness(self, db: Connection, task: str, digest: bytes) -> int:
         """How many versions have come since the newest one with these weights.
 
         raises NotFound
         """
-        same = (table.c.task == task) & (table.c.digest == digest)
-        found = db.scalar(select(func.max(table.c.version)).where(same))
+        found = db.scalar(_last_of, {"of_task": task, "of_digest": digest})
         if found is None:
             raise NotFound(f"task {task} has no weights {digest.hex()}")
         return self.latest(task, db).version - int(found)
