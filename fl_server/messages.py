@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -29,6 +30,11 @@ LAST_COUNTER = "x-last-counter"
 CONTENT_RANGE = "content-range"
 REPR_DIGEST = "repr-digest"
 UPLOAD_OFFSET = "upload-offset"
+
+# Of a check-in that asks for work: which rounds its sender has declined. It is not signed: whoever
+# could change it could as well drop the request.
+DECLINED = "x-declined"
+MOST_DECLINED = 32
 
 # What a check-in is answered with.
 WAIT = 0
@@ -161,6 +167,28 @@ class Part:
         if not first <= last < total or len(whole) != 32:
             raise Malformed(f"{content_range} of a body with {len(whole)} bytes of digest")
         return cls(first, last, total, whole)
+
+
+Place = tuple[str, int]
+_PLACE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63})/([0-9]{1,19})")
+
+
+def declined_text(places: Iterable[Place]) -> str:
+    """The last of these rounds, each a task and a number, as a header; names that no task of an
+    honest server has are left out."""
+    named = [f"{task}/{number}" for task, number in places]
+    return ", ".join([name for name in named if _PLACE.fullmatch(name)][-MOST_DECLINED:])
+
+
+def declined_of(text: str) -> frozenset[Place]:
+    """The rounds that a header names.     raises Malformed"""
+    named = text.split(", ") if text else []
+    found = [_PLACE.fullmatch(name) for name in named]
+    if not all(found) or len(found) > MOST_DECLINED:
+        raise Malformed(
+            f"{DECLINED}: want at most {MOST_DECLINED} of TASK/ROUND, with ', ' between"
+        )
+    return frozenset((place[1], int(place[2])) for place in found if place)
 
 
 def request_signed(

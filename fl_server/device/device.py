@@ -132,6 +132,8 @@ class Device:
         self._broken: TrainingFailed | None = None
         # Rounds that were begun or declined; none is begun twice.
         self._tried: set[tuple[str, int]] = set()
+        # The last round of each task that was declined, the newest at the end.
+        self._declined: dict[str, int] = {}
 
     @property
     def id(self) -> int:
@@ -172,14 +174,16 @@ class Device:
         """What the server answers; a certificate of an older key of the authority is renewed."""
         query = self._conditions().to_query()
         path = f"/checkin?{query}" if query else "/checkin"
+        declined = wire.declined_text(self._declined.items())
+        told = {wire.DECLINED: declined} if declined else {}
         try:
-            answer = self._http.call("POST", path, ask)
+            answer = self._http.call("POST", path, ask, told=told)
         except ServerRefused as refused:
             if refused.kind != "CertificateNeeded":
                 raise
             (self.folder / "certificate").unlink(missing_ok=True)
             self.enrol()
-            answer = self._http.call("POST", path, ask)
+            answer = self._http.call("POST", path, ask, told=told)
         return wire.CheckInReply.from_bytes(answer or b"")
 
     def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
@@ -225,8 +229,11 @@ class Device:
             reply = self._check_in(ask)
             if reply.kind == wire.OFFER:
                 offer = wire.Offer.from_bytes(reply.body)
+                task, number = offer.context.task, offer.context.round
+                self._declined.pop(task, None)
                 if self._is_open_to_me(offer):
                     return offer
+                self._declined[task] = number
             if reply.kind == wire.IDLE and until_idle:
                 return None
             if self._stop.wait(self._http.wait_s(reply.retry_ms / 1000)):

@@ -7,7 +7,7 @@ import random
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -66,12 +66,20 @@ class Http:
     def close(self) -> None:
         self._client.close()
 
-    def call(self, method: str, path: str, body: bytes = b"", signed: bool = True) -> bytes | None:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        signed: bool = True,
+        told: Mapping[str, str] | None = None,
+    ) -> bytes | None:
         """The answer's body, None for 204.     raises ServerRefused, ServerUnreachable
 
+        told: headers besides, which no signature covers
         Repeating is safe: a stage's message has one encoding and the server takes it once.
         """
-        response = self._until_answered(lambda: self._send(method, path, body, signed))
+        response = self._until_answered(lambda: self._send(method, path, body, signed, told=told))
         if response.status_code == 204:
             return None
         return response.content
@@ -159,22 +167,34 @@ class Http:
             delay = min(2 * delay, _LONGEST_DELAY_S)
 
     def _send(
-        self, method: str, path: str, body: bytes, signed: bool, part: wire.Part | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        signed: bool,
+        part: wire.Part | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        response = self._send_once(method, path, body, signed, part)
+        response = self._send_once(method, path, body, signed, part, told or {})
         last = response.headers.get(wire.LAST_COUNTER)
         if response.status_code == 401 and last is not None:
             # The clock went back, or a repeated request overtook this one.
             self._counter = _number(response, wire.LAST_COUNTER, "", 2**63 - 2)
-            response = self._send_once(method, path, body, signed, part)
+            response = self._send_once(method, path, body, signed, part, told or {})
         self.traffic.up += len(body)
         self.traffic.down += len(response.content)
         return response
 
     def _send_once(
-        self, method: str, path: str, body: bytes, signed: bool, part: wire.Part | None
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        signed: bool,
+        part: wire.Part | None,
+        told: Mapping[str, str],
     ) -> httpx.Response:
-        headers = {"content-type": wire.MEDIA_TYPE, "accept-encoding": "identity"}
+        headers = {"content-type": wire.MEDIA_TYPE, "accept-encoding": "identity", **told}
         headers |= part.headers if part else {}
         if signed:
             # Time makes the counter grow over restarts too, without a file.

@@ -116,8 +116,10 @@ def _add_check_in(router: APIRouter, service: Service) -> None:
         if message.advert:  # who joins names a task
             await asyncio.to_thread(seen, service, caller, message.task)
         device = Conditions.from_query(request.query_params)
+        declined = wire.declined_of(request.headers.get(wire.DECLINED, ""))
         rounds, poll_s = service.rounds, service.settings.poll_s
-        reply = await service.bell.until(lambda: rounds.check_in(caller, message, device), poll_s)
+        arguments = caller, message, device, declined
+        reply = await service.bell.until(lambda: rounds.check_in(*arguments), poll_s)
         if reply is None:
             reply = await asyncio.to_thread(rounds.wait_reply)
         return binary(reply.to_bytes())

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from fl_server import messages as wire
 from fl_server.access.clients import Clients
 from fl_server.errors import RoundFailed
 from fl_server.rounds import record
@@ -76,6 +77,14 @@ class Replicas:
             self._clients.authority_public(),
             row.opened_at,
         )
+
+    def offer(self, task: Task, row: Row[Any], db: Connection) -> wire.Offer:
+        """What devices are told of the round of a row."""
+        live = self.blank(task, row, db)
+        least, most = live.task.min_cohort, live.task.selected
+        sizes = live.task.layout.least_shard(least, most), most
+        what = live.context, live.model, live.weights, live.encoding
+        return wire.Offer(*what, *sizes, live.plan.offered)
 
     def _catch_up(self, db: Connection, live: LiveRound, row: Row[Any]) -> None:
         for message in record.kept_after(self._store, db, live.context, live.seen):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -102,11 +102,16 @@ class Rounds:
     # What devices do.
 
     def check_in(
-        self, caller: Caller, request: wire.CheckIn, device: Conditions = NOTHING_SAID
+        self,
+        caller: Caller,
+        request: wire.CheckIn,
+        device: Conditions = NOTHING_SAID,
+        declined: Collection[wire.Place] = (),
     ) -> wire.CheckInReply | None:
         """Work, or IDLE where there is no task; None where a round may come or a cohort may fill.
         Of several rounds the one that has waited for longest is offered.
 
+        declined: rounds that the device wants none of, by task and number
         raises Gone, ProtocolError
         """
         if request.advert:
@@ -114,7 +119,7 @@ class Rounds:
         with self._store.read() as db:
             running = {task.name: task for task in self.tasks.all(db) if self._is_for(task, caller)}
             suited = {name: t for name, t in running.items() if t.settings.suits(device)}
-            if offered := self._offered(db, suited, caller):
+            if offered := self._offered(db, suited, caller, declined):
                 return offered
             wanting = [task for task in suited.values() if self._wants_round(db, task, caller)]
         for task in wanting:
@@ -122,7 +127,7 @@ class Rounds:
                 turn.open()
         if wanting:
             with self._store.read() as db:
-                return self._offered(db, suited, caller)
+                return self._offered(db, suited, caller, declined)
         return None if running else self._again(wire.IDLE)
 
     def wait_reply(self) -> wire.CheckInReply:
@@ -238,15 +243,15 @@ class Rounds:
         return task.state == "running" and whose == (caller.tenant, caller.population)
 
     def _offered(
-        self, db: Connection, tasks: Mapping[str, Task], caller: Caller
+        self, db: Connection, tasks: Mapping[str, Task], caller: Caller, but: Collection[wire.Place]
     ) -> wire.CheckInReply | None:
         """The round of these tasks that has waited for longest for such a client."""
         for row in record.open_rounds(db):
-            task = tasks.get(row.task)
+            task = None if (row.task, row.number) in but else tasks.get(row.task)
             if task is None or not self._may_offer(db, task, row, caller):
                 continue
             try:
-                offer = _offer(self._replicas.blank(task, row, db))
+                offer = self._replicas.offer(task, row, db)
             except FlError as error:  # there may be another task
                 _log.error("task %s cannot be offered: %s", row.task, error)
             else:
@@ -337,7 +342,7 @@ class Rounds:
         if not task.settings.max_staleness or not self._is_for(task, caller):
             raise gone
         with self._desk.turn(row.task) as turn:
-            offer = _offer(turn.blank(turn.buffer_for(row)))
+            offer = turn.offer(turn.buffer_for(row))
         return self._reply(wire.OFFER, offer.to_bytes())
 
     def _receive(
@@ -394,10 +399,3 @@ def _session_of(live: LiveRound, client: int) -> Session:
     if live.session is None:
         raise Gone(f"client {client} is not in this session")
     return live.session.session_of(client)
-
-
-def _offer(live: LiveRound) -> wire.Offer:
-    least, most = live.task.min_cohort, live.task.selected
-    sizes = live.task.layout.least_shard(least, most), most
-    what = live.context, live.model, live.weights, live.encoding
-    return wire.Offer(*what, *sizes, live.plan.offered)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from fl_server import messages as wire
 from fl_server.access.clients import Caller, Clients
 from fl_server.errors import FlError, Gone, LedgerDamaged, NotFound, ProtocolError, RoundFailed
 from fl_server.rounds import record
@@ -223,9 +224,9 @@ class Turn:
                 self._open_on(row.weights)
         raise Gone(f"round {row.number} of task {task.name} is over, and no other opens")
 
-    def blank(self, row: Row[Any]) -> LiveRound:
-        """A round of the task without its messages."""
-        return self._desk.replicas.blank(self.task, row, self._db)
+    def offer(self, row: Row[Any]) -> wire.Offer:
+        """What devices are told of a round of the task."""
+        return self._desk.replicas.offer(self.task, row, self._db)
 
     def _rows(self) -> list[Row[Any]]:
         return record.open_rounds(self._db, self.task.name)

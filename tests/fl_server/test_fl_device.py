@@ -241,6 +241,46 @@ def test_a_header_that_is_no_bounded_number_is_malformed(monkeypatch, text):
     http.close()
 
 
+def test_a_device_that_declines_two_tasks_is_offered_the_third(tmp_path):
+    said, offers = [], []
+    with serving(tmp_path) as server, server.operator() as operator:
+        check_in = server.service.rounds.check_in
+
+        def counted(caller, *arguments):
+            reply = check_in(caller, *arguments)
+            if reply is not None and reply.kind == wire.OFFER:
+                offers.append((caller.id, wire.Offer.from_bytes(reply.body).context.task))
+            return reply
+
+        server.service.rounds.check_in = counted
+        for name in ("loose", "wide", "fine"):
+            settings = task_settings(3) if name == "fine" else task_settings(3, clip_norm=200.0)
+            operator.create_task(name, MODEL, START, **settings)
+        fleet = [
+            Device(server.url, tmp_path / f"d{i}", synthetic_device(i), server.authority,
+                   server.enrol_token, policy=Policy(3), tell=said.append)
+            for i in range(3)
+        ]  # fmt: skip
+        with ThreadPoolExecutor(3) as pool:
+            reports = list(pool.map(lambda device: next(device.run(1)), fleet))
+        for device in fleet:
+            device.close()
+    assert [(report.task, report.outcome) for report in reports] == [("fine", "done")] * 3
+    assert sum("declined" in text for text in said) == 6
+    for device in (1, 2, 3):
+        assert [task for who, task in offers if who == device] == ["loose", "wide", "fine"]
+
+
+def test_what_a_header_says_is_declined_is_read_strictly():
+    places = [(f"t-{i}", i) for i in range(40)]
+    text = wire.declined_text([*places, ("a b", 1), ("x\r\ny", 2), ("", 3)])
+    assert wire.declined_of(text) == frozenset(places[-wire.MOST_DECLINED :])
+    assert wire.declined_of("") == frozenset()
+    for bad in ("t", "t/-1", "t/1,u/2", "t/1, ", "/1", f"{text}, t/1", "t/1\n"):
+        with pytest.raises(Malformed, match="x-declined"):
+            wire.declined_of(bad)
+
+
 def test_a_device_declines_a_task_below_its_floor_before_it_trains_and_the_round_goes_on(tmp_path):
     said = []
     with serving(tmp_path) as server, server.operator() as operator:
