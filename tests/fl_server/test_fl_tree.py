@@ -8,8 +8,9 @@ import shutil
 import dp_accounting
 import numpy as np
 import pytest
+from fl_fleet import MODEL, fleet_of, serving, task_settings
 from fl_people import seeded
-from fl_world import World
+from fl_world import START, World
 
 from fl_server import task_checks
 from fl_server.errors import LedgerDamaged, SettingsError
@@ -134,6 +135,25 @@ def test_a_device_is_in_one_round_of_a_tree_and_in_no_more_trees_than_it_may(tmp
     nodes = 2 * depth(2)  # of each of two trees
     assert spent["epsilon"] == pytest.approx(Privacy(1.0, 1e-5).spent([8.0] * nodes), rel=1e-9)
     world.close()
+
+
+def test_devices_over_http_are_in_one_round_of_each_tree(tmp_path):
+    settings = task_settings(3, rounds=3, tree_rounds=2, **TREE)
+    with serving(tmp_path) as server, server.operator() as operator:
+        operator.create_task("t", MODEL, START, **settings)
+        fleet = fleet_of(server, tmp_path, 6).run()
+        status, weights = operator.status("t"), operator.weights("t")
+    assert status["state"] == "finished"
+    assert [entry["stage"] for entry in status["rounds"]] == ["finished"] * 3
+    done = [[report.round for report in reports if report.outcome == "done"] for reports in fleet]
+    assert sorted(number for numbers in done for number in numbers) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    # The third is of another tree.
+    assert [len({1, 2} & set(numbers)) for numbers in done] == [1] * 6
+    assert not {"loss", "correct", "examples", "within_clip"} & set(status["rounds"][0])
+    epsilon = TaskSettings.checked(name="t", **settings).privacy.spent([8.0] * 3)
+    assert status["privacy"] == {"epsilon": epsilon, "delta": 1e-5, "rounds": 3}
+    # No update is longer than 0.5; what is in the weights is the noise of two nodes.
+    assert np.linalg.norm(weights) > 2
 
 
 def test_weights_have_the_noise_of_nodes_and_not_of_rounds(tmp_path):
