@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Generic, NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from fl_server.errors import (
     BadSignature,
     CohortTooSmall,
     GivenUp,
     Malformed,
-    SealBroken,
     SplitView,
     StageReplayed,
     TooFewShares,
@@ -27,17 +26,7 @@ from fl_server.errors import (
 from fl_server.secagg import labels
 from fl_server.secagg.certificate import Certificate
 from fl_server.secagg.encode import SEED_SIZE, Doubles, Update, decode, encode
-from fl_server.secagg.keys import (
-    KEY_SIZE,
-    Exchange,
-    Identity,
-    RandomBytes,
-    hashed,
-    public_of,
-    verify,
-    wipe,
-)
-from fl_server.secagg.mask import add_masks, pair_key, pair_sign, reduce_ring, self_key
+from fl_server.secagg.keys import KEY_SIZE, Identity, RandomBytes, public_of, verify, wipe
 from fl_server.secagg.messages import (
     BAD_SHARE,
     NOTHING,
@@ -50,17 +39,14 @@ from fl_server.secagg.messages import (
     Context,
     Reveal,
     RevealedShare,
-    SealedShares,
     SharesDown,
-    SharesUp,
     Vector,
 )
-from fl_server.secagg.pack import Words, pack
 from fl_server.secagg.params import Encoding
 from fl_server.secagg.policy import Memory, Policy, check_cohort, check_survivors
-from fl_server.secagg.seal import open_box, seal
+from fl_server.secagg.secrets import Secrets, mask, open_shares, share
 from fl_server.secagg.session import Session, sign_advert
-from fl_server.secagg.shamir import SECRET_SIZE, SHARE_SIZE, split
+from fl_server.secagg.shamir import SHARE_SIZE
 
 Next = TypeVar("Next")
 
@@ -76,28 +62,6 @@ class Member:
     @property
     def id(self) -> int:
         return self.certificate.subject.client
-
-
-@dataclass(repr=False)
-class Secrets:
-    """All that must be erased after the reveal, or when the client gives up. They are neither shown
-    nor kept anywhere: there is no text of them, and no pickle."""
-
-    share_secret: bytearray
-    mask_secret: bytearray
-    b: bytearray
-    shares: dict[int, tuple[bytearray, bytearray]] = field(default_factory=dict)
-    wiped: bool = False
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("the secrets of a round are not kept")
-
-    def wipe(self) -> None:
-        self.wiped = True
-        wipe([self.share_secret, self.mask_secret, self.b])
-        for pair in self.shares.values():
-            wipe(pair)
-        self.shares.clear()
 
 
 @dataclass(frozen=True)
@@ -202,7 +166,7 @@ class Advertised(_State["Shared"]):
             client.policy,
             client.memory,
         )
-        message = _share(client, session)
+        message = share(client.secrets, session, client.member.id, client.random)
         return self._keep(received, Shared(client, session, message.to_bytes()))
 
 
@@ -224,17 +188,33 @@ class Shared(_State["Masked"]):
         if (answer := self._answered(received)) is not None:
             return answer
         client, session = self._client, self.session
-        shared = _open_shares(client, session, SharesDown.from_bytes(received))
+        shared = self._open_shares(SharesDown.from_bytes(received))
         seed = bytearray(client.random(SEED_SIZE))  # which would tell of the noise
         words = encode(update, session.params, session.id, seed)
         wipe([seed])
         if on_sent is not None:
             on_sent(decode(words, 1, session.params, session.id).delta)
-        vector = _mask(client, session, words, shared)
+        vector = mask(client.secrets, session, client.member.id, words, shared)
         message = Vector(vector).to_bytes()
         digest = hashlib.sha256(message).digest()
         client.memory.spend(client.context.task, client.trained, digest)
         return self._keep(received, Masked(client, session, shared, message, digest))
+
+    def _open_shares(self, down: SharesDown) -> frozenset[int]:
+        """Keep the valid shares in the secrets; who shared (U2) comes out."""
+        client, session = self._client, self.session
+        me, floor = client.member.id, client.policy.cohort_floor
+        shared = session.members(down.shared)
+        senders = sorted(shared & set(session.neighbours(me)))
+        if me not in shared or len(senders) != len(down.sealed):
+            raise Malformed(f"{len(down.sealed)} boxes from {len(senders)} clients that shared")
+        if len(shared) < floor:
+            raise CohortTooSmall(f"{len(shared)} clients have shared, the floor is {floor}")
+        valid = open_shares(client.secrets, session, me, zip(senders, down.sealed, strict=True))
+        needed = session.params.threshold
+        if valid < needed:
+            raise TooFewShares(f"{valid} neighbours sent valid shares, {needed} are needed")
+        return shared
 
 
 class Masked(_State["Agreed"]):
@@ -335,85 +315,3 @@ class Agreed(_State["Revealed"]):
 
 class Revealed(_State[None]):
     """The end; only the last message is left, to be sent again if need be."""
-
-
-def _share(client: _Client, session: Session) -> SharesUp:
-    """Split both secrets, box the shares for each neighbour, and commit to all of them."""
-    me, params, secrets = client.member.id, session.params, client.secrets
-    neighbours = session.neighbours(me)
-    random_size = SECRET_SIZE * (params.threshold - 1)
-    of_s, of_b = (
-        split(secret, params.threshold, len(neighbours), client.random(random_size))
-        for secret in (secrets.mask_secret, secrets.b)
-    )
-    sealed, exchange = [], Exchange(secrets.share_secret)
-    for holder, share_s, share_b in zip(neighbours, of_s, of_b, strict=True):
-        shared = exchange.shared(session.adverts[holder].share_key)
-        sealed.append(
-            SealedShares(
-                seal(shared, session.id, me, holder, bytes(share_s + share_b)),
-                session.share_digest(me, holder, SHARE_OF_S, share_s),
-                session.share_digest(me, holder, SHARE_OF_B, share_b),
-            )
-        )
-    wipe([*of_s, *of_b])
-    return SharesUp(session.id, commitment(session.id, secrets.b), tuple(sealed))
-
-
-def commitment(session: bytes, b: bytes | bytearray) -> bytes:
-    """What a client sends ahead of its secret b, and the server checks when b is rebuilt."""
-    return hashed(labels.COMMITMENT, session, b)
-
-
-def _open_shares(client: _Client, session: Session, down: SharesDown) -> frozenset[int]:
-    """Keep the valid shares in the secrets; who shared (U2) comes out."""
-    me = client.member.id
-    shared = session.members(down.shared)
-    senders = sorted(shared & set(session.neighbours(me)))
-    if me not in shared or len(senders) != len(down.sealed):
-        raise Malformed(f"{len(down.sealed)} boxes from {len(senders)} clients that shared")
-    if len(shared) < client.policy.cohort_floor:
-        raise CohortTooSmall(
-            f"{len(shared)} clients have shared, the floor is {client.policy.cohort_floor}"
-        )
-    exchange = Exchange(client.secrets.share_secret)
-    for sender, sealed in zip(senders, down.sealed, strict=True):
-        secret = exchange.shared(session.adverts[sender].share_key)
-        pair = _open_one(secret, session, sender, me, sealed)
-        if pair is not None:
-            client.secrets.shares[sender] = pair
-    valid, needed = len(client.secrets.shares), session.params.threshold
-    if valid < needed:
-        raise TooFewShares(f"{valid} neighbours sent valid shares, {needed} are needed")
-    return shared
-
-
-def _open_one(
-    secret: bytes, session: Session, sender: int, me: int, sealed: SealedShares
-) -> tuple[bytearray, bytearray] | None:
-    """Both shares, or None if they are not what the sender committed to."""
-    try:
-        of_s, of_b = open_box(secret, session.id, sender, me, sealed.box)
-    except SealBroken:
-        return None
-    x = session.share_x(sender, me)
-    honest = (
-        of_s[0] == of_b[0] == x
-        and session.share_digest(sender, me, SHARE_OF_S, of_s) == sealed.digest_of_s
-        and session.share_digest(sender, me, SHARE_OF_B, of_b) == sealed.digest_of_b
-    )
-    return (of_s, of_b) if honest else None
-
-
-def _mask(client: _Client, session: Session, words: Words, shared: frozenset[int]) -> bytes:
-    """y = enc(x) + PRG(b) + sum of the pair masks, bit-packed."""
-    me, bits, secrets = client.member.id, session.params.ring_bits, client.secrets
-    if not session.params.is_masked:
-        return pack(words, bits)
-    masks = [(self_key(secrets.b, session.id, me, bits), 1)]
-    exchange = Exchange(secrets.mask_secret)
-    for other in sorted(shared & set(session.neighbours(me))):
-        secret = exchange.shared(session.adverts[other].mask_key)
-        masks.append((pair_key(secret, session.id, me, other, bits), pair_sign(me, other)))
-    add_masks(words, masks)
-    return pack(reduce_ring(words, bits), bits)

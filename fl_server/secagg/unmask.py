@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fl_server.errors import Malformed, RoundFailed, TooFewShares
-from fl_server.secagg.client import commitment
 from fl_server.secagg.encode import Mean, decode
 from fl_server.secagg.keys import Exchange, public_of, wipe
 from fl_server.secagg.mask import add_masks, pair_key, pair_sign, reduce_ring, self_key
@@ -20,6 +19,7 @@ from fl_server.secagg.messages import (
     Signed,
 )
 from fl_server.secagg.pack import Words
+from fl_server.secagg.secrets import commitment
 from fl_server.secagg.session import Session
 from fl_server.secagg.shamir import combine
 from fl_server.secagg.stage import Boxes, Stage

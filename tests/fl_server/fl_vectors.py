@@ -26,7 +26,6 @@ from fl_people import (
 from fl_server.messages import request_signed
 from fl_server.secagg import labels, mask, seal, shamir
 from fl_server.secagg.certificate import certify, revoke
-from fl_server.secagg.client import commitment
 from fl_server.secagg.encode import Update, checksum, encode
 from fl_server.secagg.graph import ring, security_bits
 from fl_server.secagg.keys import Exchange, model_digest, public_of
@@ -40,6 +39,7 @@ from fl_server.secagg.params import (
     least_threshold,
 )
 from fl_server.secagg.policy import Policy
+from fl_server.secagg.secrets import commitment
 from fl_server.secagg.session import merkle_root, sign_advert
 
 FOLDER = Path(__file__).parents[1] / "golden" / "secagg"

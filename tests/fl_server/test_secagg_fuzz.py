@@ -20,7 +20,7 @@ def test_whatever_a_network_does_the_sum_is_exact_or_the_round_fails():
     ("side", "rule", "broken"),
     [
         (client._State, "_answered", lambda self, received: None),
-        (stage.Stage, "is_repeat", lambda self, sender, message: False),
+        (stage.Stage, "is_repeat", lambda self, sender, message, digest=b"": False),
         (unmask.Reveals, "_own_mask", lambda self, owner, b: []),
     ],
 )
