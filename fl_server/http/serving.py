@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import resource
@@ -98,6 +99,7 @@ def serve_forever(settings: Settings, host: str, port: int, options: dict[str, o
         )
     with listener:
         if settings.workers == 1:
+            _settle()
             server_of(app, settings, **options).run(sockets=[listener])
             return
         service.store.close()
@@ -113,11 +115,20 @@ def _work(settings: Settings, options: dict[str, object], listener: socket.socke
     logs.set_up(*settings.log)
 
     def work() -> int:
-        server_of(create_app(settings), settings, **options).run(sockets=[listener])
+        server = server_of(create_app(settings), settings, **options)
+        _settle()
+        server.run(sockets=[listener])
         return 0
 
     if exit_code("ms-serve", work):
         sys.exit(CANNOT_START)
+
+
+def _settle() -> None:
+    """What is there by now stays as long as the process, which is its own: it need not be looked
+    through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def listen(host: str, port: int) -> socket.socket:
