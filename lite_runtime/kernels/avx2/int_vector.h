@@ -119,7 +119,6 @@ struct Avx2Int {
   static Bytes min_bytes(Bytes a, Bytes b) { return _mm256_min_epi8(a, b); }
   static Bytes all_bytes(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
 
-  static V shift_down(V v, int n) { return _mm256_sra_epi32(v, _mm_cvtsi32_si128(n)); }
   static V round(F::V f) { return _mm256_cvtps_epi32(f); }
 
   // In the order that unpacking leaves, which narrow() undoes.
@@ -157,6 +156,11 @@ struct Avx2Int {
     const V moved = _mm256_set1_epi16(static_cast<int16_t>(zero));
     return _mm256_packs_epi16(_mm256_adds_epi16(_mm256_packs_epi32(v[0], v[1]), moved),
                               _mm256_adds_epi16(_mm256_packs_epi32(v[2], v[3]), moved));
+  }
+  static Bytes narrow_down(V* v, int shift, int zero) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) v[i] = _mm256_sra_epi32(v[i], _mm_cvtsi32_si128(shift));
+    return narrow(v, zero);
   }
 
   // 16 rows of 16 numbers: the low half of an index says where in a row, each of its other bits halves the rows.

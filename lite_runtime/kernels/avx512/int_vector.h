@@ -108,7 +108,6 @@ struct Avx512Int {
   static Bytes min_bytes(Bytes a, Bytes b) { return _mm512_min_epi8(a, b); }
   static Bytes all_bytes(int x) { return _mm512_set1_epi8(static_cast<char>(x)); }
 
-  static V shift_down(V v, int n) { return _mm512_sra_epi32(v, _mm_cvtsi32_si128(n)); }
   static V round(F::V f) { return _mm512_cvtps_epi32(f); }
 
   // In the order that unpacking leaves, which narrow() undoes.
@@ -146,6 +145,11 @@ struct Avx512Int {
     const V moved = _mm512_set1_epi16(static_cast<int16_t>(zero));
     return _mm512_packs_epi16(_mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), moved),
                               _mm512_adds_epi16(_mm512_packs_epi32(v[2], v[3]), moved));
+  }
+  static Bytes narrow_down(V* v, int shift, int zero) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) v[i] = _mm512_sra_epi32(v[i], _mm_cvtsi32_si128(shift));
+    return narrow(v, zero);
   }
 
   // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.

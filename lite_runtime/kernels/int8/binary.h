@@ -12,8 +12,9 @@
 //   PairSum(high, low)(a, b, v)      256 (a high[0] + b high[1]) + 256 (a low[0] + b low[1]) / 2^14, the second term
 //                                    rounded down, of kBytes numbers: vectors of 32-bit lanes in an order of their own
 //   products(a, b, a_zero, b_zero, v)   (a - a_zero) (b - b_zero) as vectors in that order
-//   shift_down(v, n), round(f)       to the right with the sign; float vectors to integers, to nearest
+//   round(f)                         float vectors to integers, to nearest
 //   narrow(v, zero)                  such vectors as Bytes: `zero` is added to 16 bits, and all saturates
+//   narrow_down(v, shift, zero)      the same of v >> shift, which is 16 to 29; v may change
 //   min_bytes(a, b), all_bytes(x)
 
 namespace lite {
@@ -36,17 +37,18 @@ Status binary_rows(const Call<Attrs>& call, const Together& together) {
     return step == 0 ? shown : from;
   };
   parallel_for(call.context.pool, rows, share(rows, kElementCost * row), [&](int64_t begin, int64_t end) {
-    const Together compute = together;  // a copy that bytes written to y cannot be in: it stays in registers
+    const Together compute = together;  // copies that bytes written to y cannot be in: they stay in registers
+    const int64_t a_by = a_step * kWide, b_by = b_step * kWide;
     for (int64_t r = begin; r < end; ++r) {
       T shown[2][kWide], last[3][kWide] = {};
       const int64_t count = std::min(row, n - r * row);
       const T *from_a = start(a, r * row, a_step, shown[0]), *from_b = start(b, r * row, b_step, shown[1]);
       T* to = y.as<T>() + r * row;
       int64_t i = 0;
-      for (; i + kWide <= count; i += kWide) compute(from_a + i * a_step, from_b + i * b_step, to + i);
+      for (; i + kWide <= count; i += kWide, from_a += a_by, from_b += b_by) compute(from_a, from_b, to + i);
       if (i == count) continue;
-      std::copy_n(from_a + i * a_step, count - i, last[0]);
-      std::copy_n(from_b + i * b_step, count - i, last[1]);
+      std::copy_n(from_a, count - i, last[0]);
+      std::copy_n(from_b, count - i, last[1]);
       compute(last[0], last[1], last[2]);
       std::copy_n(last[2], count - i, to + i);
     }
@@ -142,8 +144,8 @@ struct ShortAdd {
     typename I::V v[I::kBytes / I::kLanes];
     weigh(I::load_all(a), I::load_all(b), v);
 #pragma GCC unroll 4
-    for (int i = 0; i < I::kBytes / I::kLanes; ++i) v[i] = I::shift_down(I::add(v[i], constant), shift);
-    I::store_all(y, I::min_bytes(I::max_bytes(I::narrow(v, zero), least), most));
+    for (int i = 0; i < I::kBytes / I::kLanes; ++i) v[i] = I::add(v[i], constant);
+    I::store_all(y, I::min_bytes(I::max_bytes(I::narrow_down(v, shift, zero), least), most));
   }
 
   // The formula number `n`, with a constant that is some steps off; false where nothing fits.

@@ -100,7 +100,6 @@ struct NeonInt {
   static Bytes min_bytes(Bytes a, Bytes b) { return vminq_s8(a, b); }
   static Bytes all_bytes(int x) { return vdupq_n_s8(static_cast<int8_t>(x)); }
 
-  static V shift_down(V v, int n) { return {vshlq_s32(v.low, vdupq_n_s32(-n)), vshlq_s32(v.high, vdupq_n_s32(-n))}; }
   static V round(F::V f) { return {vcvtnq_s32_f32(f.low), vcvtnq_s32_f32(f.high)}; }
 
   struct PairSum {
@@ -132,6 +131,16 @@ struct NeonInt {
   static Bytes narrow(const V* v, int zero) {
     const int16x8_t moved = vdupq_n_s16(static_cast<int16_t>(zero));
     const auto words = [moved](V x) { return vqaddq_s16(vqmovn_high_s32(vqmovn_s32(x.low), x.high), moved); };
+    return vqmovn_high_s16(vqmovn_s16(words(v[0])), words(v[1]));
+  }
+  // Upper halves are what a shift by 16 gives.
+  static Bytes narrow_down(const V* v, int shift, int zero) {
+    const int16x8_t moved = vdupq_n_s16(static_cast<int16_t>(zero)),
+                    left = vdupq_n_s16(static_cast<int16_t>(16 - shift));
+    const auto words = [moved, left](V x) {
+      const int16x8_t high = vuzp2q_s16(vreinterpretq_s16_s32(x.low), vreinterpretq_s16_s32(x.high));
+      return vqaddq_s16(vshlq_s16(high, left), moved);
+    };
     return vqmovn_high_s16(vqmovn_s16(words(v[0])), words(v[1]));
   }
 

@@ -92,10 +92,6 @@ struct WasmInt {
   static Bytes min_bytes(Bytes a, Bytes b) { return wasm_i8x16_min(a, b); }
   static Bytes all_bytes(int x) { return wasm_i8x16_splat(static_cast<int8_t>(x)); }
 
-  static V shift_down(V v, int n) {
-    const uint32_t by = static_cast<uint32_t>(n);
-    return {wasm_i32x4_shr(v.low, by), wasm_i32x4_shr(v.high, by)};
-  }
   static V round(F::V f) {
     return {wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(reinterpret_cast<v128_t>(f.low))),
             wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(reinterpret_cast<v128_t>(f.high)))};
@@ -133,6 +129,11 @@ struct WasmInt {
     const v128_t moved = wasm_i16x8_splat(static_cast<int16_t>(zero));
     return wasm_i8x16_narrow_i16x8(wasm_i16x8_add_sat(wasm_i16x8_narrow_i32x4(v[0].low, v[0].high), moved),
                                    wasm_i16x8_add_sat(wasm_i16x8_narrow_i32x4(v[1].low, v[1].high), moved));
+  }
+  static Bytes narrow_down(V* v, int shift, int zero) {
+    const uint32_t by = static_cast<uint32_t>(shift);
+    for (int i = 0; i < 2; ++i) v[i] = {wasm_i32x4_shr(v[i].low, by), wasm_i32x4_shr(v[i].high, by)};
+    return narrow(v, zero);
   }
 
   // Looked up one by one: a swizzle knows 16 numbers, so that 16 of them would take as long.
