@@ -65,7 +65,7 @@ def test_the_overview_shows_tasks_rounds_and_the_fleet(page, server):
     page.until("document.querySelectorAll('.card.task').length === 3")
     assert text(page, ".card.task h2") == ["open", "noisy", "plain"]
     assert text(page, ".card.task .state") == ["running", "finished", "finished"]
-    assert text(page, ".figures dd")[0] == "5"
+    assert text(page, ".figures dd")[0] == "8"
     assert text(page, ".card.task:first-child .stage-count")[0] == "0 of 9"
     assert page.evaluate("document.querySelectorAll('.spark').length") == 1
 
@@ -201,7 +201,7 @@ def test_metrics_tell_of_tasks_rounds_devices_and_requests(server):
         token = operator.create_token("prometheus", ["metrics"])
     assert httpx.get(f"{server.url}/metrics").status_code == 401
     found = httpx.get(f"{server.url}/metrics", headers={"authorization": f"Bearer {token}"}).text
-    assert "mindspan_clients 5.0" in found
+    assert "mindspan_clients 8.0" in found
     assert 'mindspan_rounds{stage="finished",task="plain"} 2.0' in found
     assert 'mindspan_last_round{figure="survivors",task="plain"} 4.0' in found
     assert 'mindspan_weights_version{task="plain"} 2.0' in found
