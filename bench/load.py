@@ -225,10 +225,10 @@ class Scripted:
     """A device that has trained already."""
 
     def __init__(self, i: int, length: int) -> None:
-        self._delta = np.random.default_rng(i).normal(0, 0.01, length).astype(np.float32)
+        self.delta = np.random.default_rng(i).normal(0, 0.01, length).astype(np.float32)
 
     def train(self, weights: np.ndarray, model: bytes) -> Update:
-        return Update(self._delta)
+        return Update(self.delta)
 
 
 def one_round(server: Server, count: int, length: int, place: Path) -> dict[str, Any]:
@@ -239,19 +239,20 @@ def one_round(server: Server, count: int, length: int, place: Path) -> dict[str,
         sizes = {"min_cohort": count, "target_cohort": count, **stages}
         operator.create_task("round", b"model", np.zeros(length, np.float32), **sizes)
         token = server.token("enrol.token")
+        trained = [Scripted(i, length) for i in range(count)]
         devices = [
             Device(
-                server.url, place / f"d{i}", Scripted(i, length), server.authority, token,
+                server.url, place / f"d{i}", made, server.authority, token,
                 policy=Policy(2), patience_s=3600,
             )
-            for i in range(count)
+            for i, made in enumerate(trained)
         ]  # fmt: skip
         start = time.perf_counter()
         with ThreadPoolExecutor(count) as pool:
             outcomes = list(pool.map(_take_part, devices))
         (entry,) = operator.wait("round")["rounds"]
         after = operator.weights("round")
-    wanted = np.mean([device._trainer._delta for device in devices], axis=0)
+    wanted = np.mean([made.delta for made in trained], axis=0)
     return {
         "devices in one round": count,
         "weights": length,
