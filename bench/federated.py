@@ -1,9 +1,9 @@
 """A secure round beside plain ones, over real HTTP: server and clients in processes of their own.
 
-    OPENBLAS_NUM_THREADS=1 python -m bench.federated [--clients 20] [--examples 600] [--json]
+    OPENBLAS_NUM_THREADS=1 python -m bench.federated [--clients 20] [--examples 600] [--epochs 1]
 
 Three contenders take turns. All send float32 weights down and one update of each client up; before
-that each client trains a net of two layers for an epoch on so many examples of 784 numbers, or,
+that each client trains a net of two layers for some epochs on so many examples of 784 numbers, or,
 with none, not at all.
 
     plain      a server on the same web framework that adds float32 updates as they come: no
@@ -59,11 +59,13 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--length", type=int, default=1_000_000)
     parser.add_argument("--examples", type=int, default=600)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--flower", metavar="PYTHON", help="one with Flower: its SecAgg+, too")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.clients, options.length, options.rounds, options.examples)
+    work = Work(options.length, options.examples, options.epochs)
+    figures = measure(options.clients, options.rounds, work)
     if options.flower:
         figures |= flower(options.flower, options.clients, options.length, options.rounds)
     if options.json:
@@ -73,16 +75,16 @@ def main() -> None:
         print(f"{name:32} {value:>14,.3f}")
 
 
-def measure(clients: int, length: int, rounds: int, examples: int) -> dict[str, float]:
+def measure(clients: int, rounds: int, work: Work) -> dict[str, float]:
     """Medians over the rounds, and ratios of them."""
     _processes.set_forkserver_preload(["bench.load", "fastapi", "uvicorn"])
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        servers = {"plain": stack.enter_context(plain_server(clients, length))}
+        servers = {"plain": stack.enter_context(plain_server(clients, work.length))}
         for name in OURS:
             servers[name] = stack.enter_context(serving(folder / name))
-            _create_task(servers[name], name, clients, length, rounds + 1)
-        people = stack.enter_context(started(servers, folder, clients, Work(length, examples)))
+            _create_task(servers[name], name, clients, work.length, rounds + 1)
+        people = stack.enter_context(started(servers, folder, clients, work))
         # The first round of each has connections to open.
         turns = [
             {name: one_round(name, servers[name], people) for name in CONTENDERS}
@@ -213,10 +215,11 @@ def _create_task(server: Server, name: str, clients: int, length: int, rounds: i
 
 
 class Work:
-    """An epoch of gradient descent on a net of 784, h and 10 units with about `length` weights."""
+    """Epochs of gradient descent on a net of 784, h and 10 units with about `length` weights."""
 
-    def __init__(self, length: int, examples: int) -> None:
+    def __init__(self, length: int, examples: int, epochs: int) -> None:
         self.length = length
+        self._epochs = epochs
         self._hidden = length // (784 + 10)
         rng = np.random.default_rng(0)
         self._x = rng.normal(0, 1, (examples, 784)).astype(np.float32)
@@ -224,11 +227,11 @@ class Work:
         self._fixed = rng.normal(0, 0.001, length).astype(np.float32)
 
     def update(self, weights: Floats) -> Floats:
-        """What the epoch adds to the weights, and noise, so that every weight moves."""
+        """What they add to the weights, and noise, so that every weight moves."""
         ends = 784 * self._hidden, (784 + 10) * self._hidden
         first = weights[: ends[0]].reshape(784, -1)
         second = weights[ends[0] : ends[1]].reshape(-1, 10)
-        for start in range(0, len(self._x), 32):
+        for start in self._epochs * list(range(0, len(self._x), 32)):
             x, y = self._x[start : start + 32], self._y[start : start + 32]
             hidden = np.maximum(x @ first, 0)
             error = (hidden @ second - y) / len(x)
