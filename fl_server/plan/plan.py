@@ -115,6 +115,8 @@ class Plan(Message):
 
     def pack(self, update: Floats, controls: Floats | None, seed: bytes) -> Floats:
         """What a device sends     update, controls: float32 [d] -> float32 [sent(d)]"""
+        if not self.control_scale and not self.rotated and self.kept == 1:
+            return update
         parts = update.astype(np.float64)
         if self.control_scale:
             assert controls is not None, "the plan has control variates"
