@@ -7,7 +7,8 @@ with 6 and 16 channels, three dense layers, batches of 64, SGD with rate 0.01, m
 weight decay 1e-5, momentum beginning anew in each round. Clients train by the device's own trainer
 on the runtime; the mean, weighted by examples, is taken in float64, or with --secure by the
 protocol, and made into weights by the server's strategy. Accuracy is that on the 10,000 test
-images. Every round is kept in --output as it ends, and a run that was stopped goes on from there.
+images, with --secure beside that of the other mean of the same updates. Every round is kept in
+--output as it ends, and a run that was stopped goes on from there.
 """
 
 from __future__ import annotations
@@ -88,14 +89,18 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             i + 1: trained(_rows(data.train, part), weights, model, options, (number, i))
             for i, part in enumerate(rows)
         }
+        if options.secure:
+            beside, _ = strategy.apply(weights, plain_mean(updates, number), moments)
+            found["plain"].append(_percent(test.measure(beside, model)))
         weights, moments = strategy.apply(weights, aggregate(updates, number), moments)
         scored = test.measure(weights, model)
-        found["accuracy"].append(100 * scored.correct / scored.examples)
+        found["accuracy"].append(_percent(scored))
         found["loss"].append(round(scored.loss, 4))
         found["cpu_s"].append(round(time.process_time() - start, 1))
         write_whole(place.with_suffix(".f32"), weights.tobytes())
         write_whole(place, json.dumps(found, indent=1).encode())
-        print(f"round {number + 1}: {found['accuracy'][-1]:.2f} %", flush=True)
+        plain = f", by the plain mean {found['plain'][-1]:.2f} %" if options.secure else ""
+        print(f"round {number + 1}: {found['accuracy'][-1]:.2f} %{plain}", flush=True)
     return found
 
 
@@ -143,6 +148,10 @@ def model_of(seed: int) -> bytes:
     return model_file.write(training_model(net, softmax_cross_entropy, optimizer, inputs))
 
 
+def _percent(scored: Update) -> float:
+    return 100 * scored.correct / scored.examples
+
+
 def _rows(data: Arrays, rows: np.ndarray) -> Arrays:
     return {name: array[rows] for name, array in data.items()}
 
@@ -169,7 +178,7 @@ def _kept(
         found = json.loads(place.read_text())
         if {name: found.get(name) for name in setting} == setting:
             return found, np.frombuffer(state.read_bytes(), np.float32)
-    return setting | {"accuracy": [], "loss": [], "cpu_s": []}, None
+    return setting | {"accuracy": [], "plain": [], "loss": [], "cpu_s": []}, None
 
 
 if __name__ == "__main__":
