@@ -155,7 +155,11 @@ void lite_close(lite_session* session) { lite::destroy(session); }
 
 const char* lite_last_error(const lite_session* session) { return session->error.text; }
 
-int32_t lite_entry_count(const lite_session* s) { return static_cast<int32_t>(s->session.model().entries()); }
+lite_model lite_model_info(const lite_session* s) {
+  const Model& model = s->session.model();
+  return {static_cast<int32_t>(model.entries()), static_cast<int32_t>(model.weights()),
+          static_cast<int32_t>(model.symbols()), static_cast<int32_t>(lite::length(model.index().metadata()))};
+}
 
 const char* lite_entry_name(const lite_session* s, int32_t entry) {
   const Model& model = s->session.model();
@@ -165,14 +169,12 @@ const char* lite_entry_name(const lite_session* s, int32_t entry) {
 
 int32_t lite_find_entry(const lite_session* s, const char* name) { return s->session.model().find_entry(name); }
 
-int32_t lite_input_count(lite_session* s, int32_t entry) {
+lite_status lite_entry_info(lite_session* s, int32_t entry, lite_entry* info) {
   const Entry* e = entry_of(s, entry);
-  return e != nullptr ? static_cast<int32_t>(e->inputs()) : 0;
-}
-
-int32_t lite_output_count(lite_session* s, int32_t entry) {
-  const Entry* e = entry_of(s, entry);
-  return e != nullptr ? static_cast<int32_t>(e->outputs()) : 0;
+  if (e == nullptr) return code_of(s->error.status);
+  *info = {static_cast<int32_t>(e->inputs()), static_cast<int32_t>(e->outputs()), static_cast<int32_t>(e->graphs()),
+           e->output_ids()};
+  return LITE_OK;
 }
 
 int32_t lite_find_input(lite_session* s, int32_t entry, const char* name) {
@@ -217,18 +219,12 @@ lite_status lite_size_text(lite_session* s, int32_t entry, int32_t id, int32_t a
   return LITE_OK;
 }
 
-int32_t lite_symbol_count(const lite_session* s) { return static_cast<int32_t>(s->session.model().symbols()); }
-
 lite_status lite_symbol_info(lite_session* s, int32_t symbol, lite_symbol* info) {
   const Model& model = s->session.model();
   if (!below(symbol, model.symbols())) return refuse(s, "free dimension", symbol, model.symbols());
   const auto& row = model.symbol(static_cast<uint32_t>(symbol));
   *info = {model.name(row.name()), row.low(), row.high()};
   return LITE_OK;
-}
-
-int32_t lite_metadata_count(const lite_session* s) {
-  return static_cast<int32_t>(lite::length(s->session.model().index().metadata()));
 }
 
 lite_status lite_metadata(lite_session* s, int32_t number, const char** key, const char** value) {
@@ -320,8 +316,6 @@ lite_status lite_memory_info(lite_session* s, int32_t entry, lite_memory* memory
   return LITE_OK;
 }
 
-int32_t lite_weight_count(const lite_session* s) { return static_cast<int32_t>(s->session.model().weights()); }
-
 int32_t lite_find_weight(const lite_session* s, const char* name) {
   const Model& model = s->session.model();
   return find(model.weights(), name, [&](uint32_t id) { return model.name(model.weight(id).name()); });
@@ -369,11 +363,6 @@ lite_status lite_trace(lite_session* s, lite_event* events, int64_t capacity, in
   return LITE_OK;
 }
 
-int32_t lite_graph_count(lite_session* s, int32_t entry) {
-  const Entry* e = entry_of(s, entry);
-  return e != nullptr ? static_cast<int32_t>(e->graphs()) : 0;
-}
-
 lite_status lite_graph_info(lite_session* s, int32_t entry, int32_t graph, lite_graph* info) {
   const Routine* g = graph_of(s, entry, graph);
   if (g == nullptr) return code_of(s->error.status);
@@ -402,10 +391,4 @@ lite_status lite_graph_value(lite_session* s, int32_t entry, int32_t graph, int3
   describe_value(s->session.model(), *entry_of(s, entry), *g, number, g->value_name(number), tensor);
   tensor->data = nullptr;
   return LITE_OK;
-}
-
-int32_t lite_output_id(lite_session* s, int32_t entry, int32_t output) {
-  const Entry* e = entry_of(s, entry);
-  if (e == nullptr || !below(output, e->outputs())) return -1;
-  return static_cast<int32_t>(e->output_id(static_cast<uint32_t>(output)));
 }

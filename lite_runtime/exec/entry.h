@@ -24,6 +24,7 @@ class Entry {
   const char* input_name(uint32_t i) const { return main_->value_name(model_->weights() + i); }
   const char* output_name(uint32_t i) const { return model_->name(main_->rows().output_names()->Get(i)); }
   uint32_t output_id(uint32_t i) const { return main_->output_id(i); }
+  const int32_t* output_ids() const { return main_->output_ids(); }
 
   // The graphs: the entry's own first, then those that it runs, one in each role that it has. Bytes of results are
   // there after a run, but only those of the entry's outputs are still whole.

@@ -127,6 +127,9 @@ class Routine {
   uint32_t inputs() const { return length(rows_->inputs()); }
   uint32_t outputs() const { return length(rows_->outputs()); }
   uint32_t output_id(uint32_t i) const { return rows_->outputs()->Get(i); }
+  const int32_t* output_ids() const {
+    return outputs() > 0 ? reinterpret_cast<const int32_t*>(rows_->outputs()->data()) : nullptr;
+  }
   uint32_t values() const { return static_cast<uint32_t>(values_.size()); }
   // The tensor with this id at the present sizes: a weight, an input or a result.
   const Tensor& tensor(uint32_t id) const {

@@ -107,19 +107,20 @@ class Session {
 
   std::vector<std::string> entries() const {
     std::vector<std::string> names;
-    for (int32_t i = 0; i < lite_entry_count(session_); ++i) names.emplace_back(lite_entry_name(session_, i));
+    for (int32_t i = 0; i < lite_model_info(session_).entry_count; ++i)
+      names.emplace_back(lite_entry_name(session_, i));
     return names;
   }
 
   std::vector<Info> inputs(int32_t entry) {
     const Turn turn(mutex_);
-    return infos(entry, lite_input_count(session_, entry), lite_input,
-                 [this](int32_t i) { return lite_weight_count(session_) + i; });
+    const int32_t first = lite_model_info(session_).weight_count;
+    return infos(entry, info_of(entry).input_count, lite_input, [first](int32_t i) { return first + i; });
   }
   std::vector<Info> outputs(int32_t entry) {
     const Turn turn(mutex_);
-    return infos(entry, lite_output_count(session_, entry), lite_output,
-                 [this, entry](int32_t i) { return lite_output_id(session_, entry, i); });
+    const lite_entry info = info_of(entry);
+    return infos(entry, info.output_count, lite_output, [&info](int32_t i) { return info.output_ids[i]; });
   }
 
   // Runs an entry once a step, on what `feed(step)` gives: the number of an entry and its arrays in order, or nothing,
@@ -150,7 +151,7 @@ class Session {
       const std::lock_guard<std::recursive_mutex> one_at_a_time(mutex_);
       for (size_t i = 0; i < arrays.size(); ++i) set_input(entry, static_cast<int32_t>(i), arrays[i]);
       check(lite_run(session_, entry));
-      for (int32_t i = 0; i < lite_output_count(session_, entry); ++i) {
+      for (int32_t i = 0; i < info_of(entry).output_count; ++i) {
         lite_tensor tensor;
         check(lite_output(session_, entry, i, &tensor));
         results.emplace_back(tensor);
@@ -175,7 +176,7 @@ class Session {
   // Name, lowest and highest size of each free dimension.
   std::vector<std::tuple<std::string, int32_t, int32_t>> symbols() {
     std::vector<std::tuple<std::string, int32_t, int32_t>> rows;
-    for (int32_t i = 0; i < lite_symbol_count(session_); ++i) {
+    for (int32_t i = 0; i < lite_model_info(session_).symbol_count; ++i) {
       lite_symbol info;
       check(lite_symbol_info(session_, i, &info));
       rows.emplace_back(info.name, info.low, info.high);
@@ -194,7 +195,7 @@ class Session {
   // Name, kind, element type and shape of each weight.
   std::vector<std::tuple<std::string, int32_t, std::string, std::vector<int32_t>>> weights() {
     std::vector<std::tuple<std::string, int32_t, std::string, std::vector<int32_t>>> rows;
-    for (int32_t i = 0; i < lite_weight_count(session_); ++i) {
+    for (int32_t i = 0; i < lite_model_info(session_).weight_count; ++i) {
       lite_tensor tensor;
       int32_t kind;
       check(lite_weight(session_, i, &tensor, &kind));
@@ -257,7 +258,7 @@ class Session {
   std::vector<std::string> graphs(int32_t entry) {
     const Turn turn(mutex_);
     std::vector<std::string> names;
-    for (int32_t i = 0; i < lite_graph_count(session_, entry); ++i) {
+    for (int32_t i = 0; i < info_of(entry).graph_count; ++i) {
       names.emplace_back(graph(entry, i).name);
     }
     return names;
@@ -298,14 +299,13 @@ class Session {
 
   std::vector<int32_t> output_ids(int32_t entry) {
     const Turn turn(mutex_);
-    std::vector<int32_t> ids;
-    for (int32_t i = 0; i < lite_output_count(session_, entry); ++i) ids.push_back(lite_output_id(session_, entry, i));
-    return ids;
+    const lite_entry info = info_of(entry);
+    return {info.output_ids, info.output_ids + info.output_count};
   }
 
   std::vector<std::pair<std::string, std::string>> metadata() {
     std::vector<std::pair<std::string, std::string>> rows;
-    for (int32_t i = 0; i < lite_metadata_count(session_); ++i) {
+    for (int32_t i = 0; i < lite_model_info(session_).metadata_count; ++i) {
       const char *key, *value;
       check(lite_metadata(session_, i, &key, &value));
       rows.emplace_back(key, value);
@@ -361,6 +361,12 @@ class Session {
   }
 
   static std::vector<int32_t> shape_of(const lite_tensor& t) { return {t.shape, t.shape + t.rank}; }
+
+  lite_entry info_of(int32_t entry) {
+    lite_entry info;
+    check(lite_entry_info(session_, entry, &info));
+    return info;
+  }
 
   lite_graph graph(int32_t entry, int32_t number) {
     lite_graph info;

@@ -33,9 +33,10 @@ void check(bool good, const char* what) {
 
 // Sets all inputs of an entry to small numbers. False: one is too large to try.
 bool set_inputs(lite_session* session, int32_t entry, std::vector<std::vector<uint8_t>>& memory) {
-  const int32_t count = lite_input_count(session, entry);
-  memory.assign(static_cast<size_t>(count), {});
-  for (int32_t i = 0; i < count; ++i) {
+  lite_entry info;
+  if (lite_entry_info(session, entry, &info) != LITE_OK) return false;
+  memory.assign(static_cast<size_t>(info.input_count), {});
+  for (int32_t i = 0; i < info.input_count; ++i) {
     lite_tensor tensor;
     if (lite_input(session, entry, i, &tensor) != LITE_OK) return false;
     size_t elements = 1;
@@ -59,12 +60,14 @@ bool set_inputs(lite_session* session, int32_t entry, std::vector<std::vector<ui
 
 void use(lite_session* session) {
   std::vector<std::vector<uint8_t>> memory;
-  for (int32_t entry = 0; entry < lite_entry_count(session); ++entry) {
+  for (int32_t entry = 0; entry < lite_model_info(session).entry_count; ++entry) {
     if (*lite_entry_name(session, entry) == 0) continue;
     for (int turn = 0; turn < 2; ++turn) {
       if (!set_inputs(session, entry, memory) || lite_run(session, entry) != LITE_OK) break;
       uint64_t sum = 0;
-      for (int32_t i = 0; i < lite_output_count(session, entry); ++i) {
+      lite_entry info;
+      check(lite_entry_info(session, entry, &info) == LITE_OK, "an entry that ran can be described");
+      for (int32_t i = 0; i < info.output_count; ++i) {
         lite_tensor y;
         check(lite_output(session, entry, i, &y) == LITE_OK, "an output of a run is there");
         for (size_t k = 0; k < y.size_bytes; ++k) sum += static_cast<const uint8_t*>(y.data)[k];

@@ -17,6 +17,7 @@ export { LiteError, Tensor };
 export class Session {
   #wasm; // exports of the instance
   #at; // address of its lite_session
+  #counts; // how many entries, weights and pairs of metadata the model has
   #entries = new Map(); // name -> number, inputs and outputs
   #weights = new Map(); // name -> number, kind, shape, dtype
   #blocks = []; // memory for the inputs of a run: address and size
@@ -35,8 +36,9 @@ export class Session {
   constructor(wasm, model, options) {
     this.#wasm = wasm;
     this.#open(bytesOf(model, "model"), options);
+    this.#readCounts();
     this.#readWeights();
-    for (let i = 0; i < wasm.lite_entry_count(this.#at); ++i) {
+    for (let i = 0; i < this.#counts.entries; ++i) {
       const name = this.#text(wasm.lite_entry_name(this.#at, i));
       if (name !== "") this.#entries.set(name, { number: i, inputs: null, outputs: null });
     }
@@ -50,7 +52,7 @@ export class Session {
   /** What the file says about the model, by key. */
   get metadata() {
     const at = this.#scratch();
-    const pairs = Array.from({ length: this.#wasm.lite_metadata_count(this.#at) }, (_, i) => {
+    const pairs = Array.from({ length: this.#counts.metadata }, (_, i) => {
       this.#check(this.#wasm.lite_metadata(this.#at, i, at, at + 4));
       const view = this.#view();
       return [this.#text(view.getUint32(at, true)), this.#text(view.getUint32(at + 4, true))];
@@ -177,7 +179,7 @@ export class Session {
 
   #readWeights() {
     const kindAt = this.#allocate(4);
-    for (let i = 0; i < this.#wasm.lite_weight_count(this.#at); ++i) {
+    for (let i = 0; i < this.#counts.weights; ++i) {
       const tensor = this.#read((at) => this.#wasm.lite_weight(this.#at, i, at, kindAt));
       const kind = KINDS[this.#view().getInt32(kindAt, true)];
       const { name, shape, dtype } = tensor;
@@ -202,11 +204,9 @@ export class Session {
   // Infos of inputs or outputs, read once: these do not change.
   #infos(entry, which) {
     const row = this.#entry(entry);
-    row[`${which}s`] ??= Array.from({ length: this.#wasm[`lite_${which}_count`](this.#at, row.number) }, (_, i) => {
+    row[`${which}s`] ??= Array.from(this.#idsOf(row.number, which), (id, i) => {
       const tensor = this.#read((at) => this.#wasm[`lite_${which}`](this.#at, row.number, i, at));
       const text = this.#scratch();
-      const first = this.#wasm.lite_weight_count(this.#at); // the id of the first input
-      const id = which === "input" ? first + i : this.#wasm.lite_output_id(this.#at, row.number, i);
       const shape = tensor.shape.map((_, axis) => {
         this.#check(this.#wasm.lite_size_text(this.#at, row.number, id, axis, text, ROOM));
         const size = this.#text(text);
@@ -215,6 +215,30 @@ export class Session {
       return { name: tensor.name, dtype: tensor.dtype, shape };
     });
     return row[`${which}s`];
+  }
+
+  // The ids of an entry's inputs or outputs.
+  #idsOf(entry, which) {
+    const at = this.#scratch();
+    this.#check(this.#wasm.lite_entry_info(this.#at, entry, at));
+    const view = this.#view();
+    const outputs = view.getInt32(at + ENTRY.outputCount, true);
+    if (which === "output") return this.#numbers(view.getUint32(at + ENTRY.outputIds, true), outputs);
+    const inputs = view.getInt32(at + ENTRY.inputCount, true);
+    return Array.from({ length: inputs }, (_, i) => this.#counts.weights + i);
+  }
+
+  #readCounts() {
+    const at = this.#scratch();
+    this.#wasm.lite_model_info(at, this.#at);
+    const [entries, weights, , metadata] = this.#numbers(at, 4);
+    this.#counts = { entries, weights, metadata };
+  }
+
+  // So many numbers of 32 bits.
+  #numbers(at, count) {
+    const view = this.#view();
+    return Array.from({ length: count }, (_, i) => view.getInt32(at + 4 * i, true));
   }
 
   #setInput(entry, i, info, { data, shape }) {
@@ -241,7 +265,7 @@ export class Session {
       at: view.getUint32(at + TENSOR.data, true),
       sizeBytes: view.getUint32(at + TENSOR.sizeBytes, true),
       dtype: DTYPES[view.getInt32(at + TENSOR.dtype, true)],
-      shape: Array.from({ length: rank }, (_, axis) => view.getInt32(at + TENSOR.shape + 4 * axis, true)),
+      shape: this.#numbers(at + TENSOR.shape, rank),
     };
   }
 
@@ -302,6 +326,7 @@ const STATUS = [
   "cancelled",
 ];
 const TENSOR = { name: 0, data: 4, sizeBytes: 8, dtype: 12, rank: 16, shape: 20 };
+const ENTRY = { inputCount: 0, outputCount: 4, outputIds: 12 };
 const OPTIONS = { threads: 4, checkFinite: 8, backend: 12, mostMemory: 16, mostSteps: 24, timeoutS: 32, mostDepth: 40 };
 const ERROR_BYTES = 256;
 const ROOM = 256;

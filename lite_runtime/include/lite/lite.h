@@ -101,12 +101,22 @@ LITE_API const char* lite_last_error(const lite_session* session);
 
 /* ---- What a model holds ---- */
 
-LITE_API int32_t lite_entry_count(const lite_session* session);
+typedef struct lite_model {
+  int32_t entry_count, weight_count, symbol_count, metadata_count;
+} lite_model;
+
+LITE_API lite_model lite_model_info(const lite_session* session);
+
 LITE_API const char* lite_entry_name(const lite_session* session, int32_t entry); /* "": a sub-graph */
 LITE_API int32_t lite_find_entry(const lite_session* session, const char* name);  /* -1: there is none */
 
-LITE_API int32_t lite_input_count(lite_session* session, int32_t entry);
-LITE_API int32_t lite_output_count(lite_session* session, int32_t entry);
+typedef struct lite_entry {
+  int32_t input_count, output_count;
+  int32_t graph_count;       /* its own and those of its control flow, see lite_graph */
+  const int32_t* output_ids; /* of the outputs, among the entry's tensors */
+} lite_entry;
+
+LITE_API lite_status lite_entry_info(lite_session* session, int32_t entry, lite_entry* info);
 LITE_API int32_t lite_find_input(lite_session* session, int32_t entry, const char* name);
 LITE_API int32_t lite_find_output(lite_session* session, int32_t entry, const char* name);
 
@@ -117,20 +127,17 @@ LITE_API lite_status lite_input(lite_session* session, int32_t entry, int32_t in
 LITE_API lite_status lite_output(lite_session* session, int32_t entry, int32_t output, lite_tensor* tensor);
 
 /* One size of a tensor of an entry as the model writes it: "8", "batch", "2*batch + 1". Tensors have ids: weights come
-   first, then inputs, from the number of weights on, then results; lite_output_id is an output's. */
+   first, then inputs, from the number of weights on, then results. */
 LITE_API lite_status lite_size_text(lite_session* session, int32_t entry, int32_t id, int32_t axis, char* text,
                                     size_t text_size);
-LITE_API int32_t lite_output_id(lite_session* session, int32_t entry, int32_t output); /* -1: there is no such output */
 
 typedef struct lite_symbol {
   const char* name;
   int32_t low, high; /* the sizes that the model was made for */
 } lite_symbol;
 
-LITE_API int32_t lite_symbol_count(const lite_session* session);
 LITE_API lite_status lite_symbol_info(lite_session* session, int32_t symbol, lite_symbol* info);
 
-LITE_API int32_t lite_metadata_count(const lite_session* session);
 LITE_API lite_status lite_metadata(lite_session* session, int32_t number, const char** key, const char** value);
 
 /* ---- Running ---- */
@@ -173,7 +180,6 @@ LITE_API lite_status lite_memory_info(lite_session* session, int32_t entry, lite
 
 /* ---- Weights ---- */
 
-LITE_API int32_t lite_weight_count(const lite_session* session);
 LITE_API int32_t lite_find_weight(const lite_session* session, const char* name);
 /* `data` is where the weight lies; it must not be written. `kind` may be null. */
 LITE_API lite_status lite_weight(lite_session* session, int32_t weight, lite_tensor* tensor, int32_t* kind);
@@ -222,7 +228,6 @@ typedef struct lite_graph {
   int32_t value_count; /* ids of its tensors are below it, weights among them */
 } lite_graph;
 
-LITE_API int32_t lite_graph_count(lite_session* session, int32_t entry);
 LITE_API lite_status lite_graph_info(lite_session* session, int32_t entry, int32_t graph, lite_graph* info);
 LITE_API lite_status lite_graph_node(lite_session* session, int32_t entry, int32_t graph, int32_t node,
                                      lite_node* info);

@@ -75,7 +75,8 @@ class Session {
 
   std::vector<std::string> entries() const {
     std::vector<std::string> names;
-    for (int32_t i = 0; i < lite_entry_count(session_); ++i) names.emplace_back(lite_entry_name(session_, i));
+    for (int32_t i = 0; i < lite_model_info(session_).entry_count; ++i)
+      names.emplace_back(lite_entry_name(session_, i));
     return names;
   }
 

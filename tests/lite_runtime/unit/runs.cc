@@ -62,7 +62,9 @@ lite_status feed_zeros(void* context, lite_session* session, [[maybe_unused]] in
 #if defined(LITE_COUNTS_ALLOCATIONS)
   (step == 1 ? feeding.first : feeding.last) = allocations;
 #endif
-  for (int32_t i = 0; i < lite_input_count(session, *entry); ++i) {
+  lite_entry info;
+  if (lite_entry_info(session, *entry, &info) != LITE_OK) return LITE_BAD_ARGUMENT;
+  for (int32_t i = 0; i < info.input_count; ++i) {
     lite_tensor input;
     if (lite_input(session, *entry, i, &input) != LITE_OK) return LITE_BAD_ARGUMENT;
     input.data = feeding.zeros->data();
