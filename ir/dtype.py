@@ -25,7 +25,7 @@ class DType(Enum):
     bool = 7
     f64 = 8
     tape = 9  # an opaque stack of shape (), see ir/ops/control.py; never one of a weight
-    i16 = 10  # activations alone: see ir/ops/quantized.py
+    i16 = 10  # activations alone: see ir/ops/quantized_layers.py
 
     @property
     def numpy(self) -> np.dtype[Any]:

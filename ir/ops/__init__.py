@@ -26,6 +26,7 @@ from ir.ops import (  # noqa: F401
     pool,
     quant,
     quantized,
+    quantized_layers,
     random,
     recurrent,
     reduce,
