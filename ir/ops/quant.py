@@ -125,6 +125,12 @@ def _checked_same(name):
     return rule
 
 
+def _near_halves(scale):
+    """Where rounding turns: halves of the scale, and the floats beside them."""
+    turns = ((np.arange(-140, 140) + 0.5) * scale).astype(np.float32)
+    return np.concatenate([turns, *(np.nextafter(turns, np.float32(to)) for to in (-1e9, 1e9))])
+
+
 @op(
     code=240,
     shape=_checked_same("quantize"),
@@ -134,6 +140,8 @@ def _checked_same(name):
         case((2, 3, 4), scale=0.01, zero_point=-128),
         case((20, 900), low=-300.0, high=300.0, scale=1.5),
         case(exactly(EDGES)),
+        case(exactly(_near_halves(0.0123)), scale=0.0123, zero_point=-3),
+        case(exactly(_near_halves(1e-32)), scale=1e-32),
     ],
     grad=NO_GRAD,
 )

@@ -41,6 +41,7 @@ ADD_16 = {**ADD, **WIDE, "a_zero": 0, "b_zero": 0, "y_zero": 0, "left_shift": 15
         stored_case(int8s(20, 900), int8s(20, 900), **ADD),
         stored_case(int8s(2, 1, 5), int8s(3, 1), **ADD, low=-20, high=99),
         stored_case(int8s(3, 4), int8s(4), **{**ADD, "y_shift": -19, "a_zero": -128}),
+        stored_case(int8s(1, 1, 1, 3), int8s(2, 40, 7, 3), **ADD),
         stored_case(int16s(3, 50), int16s(3, 50), **ADD_16),
         stored_case(int16s(2, 3, 5), int16s(3, 1), **{**ADD_16, "low": 0}),
     ],
@@ -85,6 +86,7 @@ def quantized_add(
     shape=_binary_shape("quantized_mul"),
     samples=[
         stored_case(int8s(3, 50), int8s(3, 50), a_zero=3, b_zero=-7, y_zero=1, shift=-6),
+        stored_case(int8s(1, 9, 11, 16), int8s(1, 1, 1, 16), a_zero=-9, b_zero=4, shift=-7),
         stored_case(
             int8s(2, 3, 3, 5), int8s(2, 1, 1, 5), b_zero=-128, shift=-7, multiplier=1503238553
         ),

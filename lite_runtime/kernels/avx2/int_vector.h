@@ -107,9 +107,9 @@ struct Avx2Int {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
   static V truncate(F::V f) { return _mm256_cvttps_epi32(f); }
-  static V to_int8_range(F::V f) {  // the maximum of NaN and a number is the second
-    return truncate(F::min(F::max(f, F::all(kLowest)), F::all(kHighest)));
-  }
+  static constexpr bool kFuses = true;
+  // The maximum of NaN and a number is the second.
+  static F::V within(F::V f, F::V low, F::V high) { return F::min(F::max(f, low), high); }
 
   using Bytes = __m256i;
   static constexpr int kBytes = 32;
@@ -164,29 +164,29 @@ struct Avx2Int {
   }
 
   // 16 rows of 16 numbers: the low half of an index says where in a row, each of its other bits halves the rows.
+  // Of 16 rows of 16 numbers. A shuffle looks at the lowest four bits, and gives 0 where the highest is set: with 16
+  // less for each row, the exclusive or of all that rows give is that of up to eight which follow each other.
   struct Table {
     __m256i rows[16];
 
     explicit Table(const int8_t* from) {
-      for (int r = 0; r < 16; ++r) {  // x counts from -128 on: its highest bit is that of the index, turned round
-        rows[r] = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + (r ^ 8)));
+      __m256i before = _mm256_setzero_si256();
+      for (int r = 0; r < 16; ++r, from += 16) {
+        const __m256i row = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+        rows[r] = _mm256_xor_si256(_mm256_xor_si256(row, before), r < 8 ? _mm256_setzero_si256() : rows[r - 8]);
+        before = row;
       }
     }
     void operator()(const int8_t* x, int8_t* y) const {
-      const __m256i index = load(x), place = _mm256_and_si256(index, _mm256_set1_epi8(15));
-      const __m256i bits[4] = {_mm256_slli_epi16(index, 3), _mm256_slli_epi16(index, 2), _mm256_slli_epi16(index, 1),
-                               index};
-      store(y, choose<4>(rows, place, bits));
-    }
-    // Of 2^n rows, the number at `place` of the one that the lowest n of the bits name; a blend looks at a byte's sign.
-    template <int n>
-    static __m256i choose(const __m256i* from, __m256i place, const __m256i* bits) {
-      if constexpr (n == 0) {
-        return _mm256_shuffle_epi8(*from, place);
-      } else {
-        const __m256i low = choose<n - 1>(from, place, bits), high = choose<n - 1>(from + (1 << (n - 1)), place, bits);
-        return _mm256_blendv_epi8(low, high, bits[n - 1]);
+      const __m256i sixteen = _mm256_set1_epi8(16);
+      __m256i index = _mm256_xor_si256(load(x), _mm256_set1_epi8(-128));
+      __m256i found = _mm256_shuffle_epi8(rows[0], index);
+#pragma GCC unroll 16
+      for (int r = 1; r < 16; ++r) {
+        index = r < 9 ? _mm256_sub_epi8(index, sixteen) : _mm256_subs_epi8(index, sixteen);
+        found = _mm256_xor_si256(found, _mm256_shuffle_epi8(rows[r], index));
       }
+      store(y, found);
     }
   };
 };

@@ -96,9 +96,9 @@ struct Avx512Int {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
   static V truncate(F::V f) { return _mm512_cvttps_epi32(f); }
-  static V to_int8_range(F::V f) {  // the maximum of NaN and a number is the second
-    return truncate(F::min(F::max(f, F::all(kLowest)), F::all(kHighest)));
-  }
+  static constexpr bool kFuses = true;
+  // The maximum of NaN and a number is the second.
+  static F::V within(F::V f, F::V low, F::V high) { return F::min(F::max(f, low), high); }
 
   using Bytes = __m512i;
   static constexpr int kBytes = 64;
@@ -157,19 +157,28 @@ struct Avx512Int {
     __m512i rows[16];
 
     explicit Table(const int8_t* from) {
-      for (int r = 0; r < 16; ++r) {
-        rows[r] = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + r));
+      for (int r = 0; r < 16; ++r) {  // x counts from -128 on: its highest bit is that of the index, turned round
+        rows[r] = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + (r ^ 8)));
       }
     }
     void operator()(const int8_t* x, int8_t* y) const {
-      const __m512i sixteen = _mm512_set1_epi8(16), high = _mm512_set1_epi8(0x70);
-      __m512i index = _mm512_xor_si512(load(x), _mm512_set1_epi8(-128)), found = _mm512_setzero_si512();
-#pragma GCC unroll 16
-      for (const __m512i& row : rows) {
-        found = _mm512_or_si512(found, _mm512_shuffle_epi8(row, _mm512_adds_epu8(index, high)));
-        index = _mm512_sub_epi8(index, sixteen);
+      const __m512i index = load(x), place = _mm512_and_si512(index, _mm512_set1_epi8(15));
+      const __mmask64 bits[4] = {_mm512_test_epi8_mask(index, _mm512_set1_epi8(16)),
+                                 _mm512_test_epi8_mask(index, _mm512_set1_epi8(32)),
+                                 _mm512_test_epi8_mask(index, _mm512_set1_epi8(64)), _mm512_movepi8_mask(index)};
+      store(y, choose<4>(rows, place, bits));
+    }
+    // Of 2^n rows, the number at `place` of the one that the lowest n of the bits name.
+    template <int n>
+    static __m512i choose(const __m512i* from, __m512i place, const __mmask64* bits) {
+      if constexpr (n == 0) {
+        return _mm512_shuffle_epi8(*from, place);
+      } else if constexpr (n == 1) {  // a shuffle and its blend are one instruction
+        return _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(from[0], place), bits[0], from[1], place);
+      } else {
+        const __m512i low = choose<n - 1>(from, place, bits), high = choose<n - 1>(from + (1 << (n - 1)), place, bits);
+        return _mm512_mask_blend_epi8(bits[n - 1], low, high);
       }
-      store(y, found);
     }
   };
 };

@@ -19,31 +19,65 @@
 
 namespace lite {
 
+// How the rows of y pair elements of two operands by the numpy rule. One with the same numbers for every row shows them
+// several times, so that short rows become a long one; one with a single number for a whole row shows it, and stays.
+template <class I, typename T>
+class PairedRows {
+ public:
+  PairedRows(const Tensor& a, const Tensor& b, const Tensor& y)
+      : y_(y), same_(a.shape == y.shape && b.shape == y.shape) {
+    const int64_t n = y.elements();
+    row = same_ ? std::min<int64_t>(n, 1 << 14) : y.dim(-1);
+    if (2 * row <= kShown && ((a.shape == y.shape && repeats(b)) || (b.shape == y.shape && repeats(a)))) {
+      joins_ = true;
+      const T* const own = (repeats(a) ? a : b).template as<T>();
+      const int64_t copies = kShown / row;
+      for (int64_t i = 0; i < copies; ++i) std::copy_n(own, row, shown_ + i * row);
+      row *= copies;
+    }
+    count = (n + row - 1) / row;
+  }
+
+  int64_t row, count;  // elements of a row, of which the last one may have fewer; rows
+
+  bool stays(const Tensor& x) const { return !same_ && (x.rank() == 0 || x.dim(-1) == 1); }
+
+  // Where an operand's elements for those of y from `at` on are; `shown` has room for `wide` of them.
+  __attribute__((noinline)) const T* start(const Tensor& x, int64_t at, T* shown, int wide) const {
+    if (same_ || x.shape == y_.shape) return x.as<T>() + at;
+    if (joins_) return shown_;
+    const T* from = x.as<T>() + (repeats(x) ? 0 : broadcast_offset(x.shape, y_.shape, at));
+    if (!stays(x)) return from;
+    std::fill_n(shown, wide, *from);
+    return shown;
+  }
+
+ private:
+  static constexpr int64_t kShown = 1024;
+
+  bool repeats(const Tensor& x) const { return !same_ && !stays(x) && x.elements() == y_.dim(-1); }
+
+  const Tensor& y_;
+  bool same_, joins_ = false;
+  T shown_[kShown];
+};
+
 // together(a, b, y): kWide results, for elements that the numpy rule pairs.
-template <int kWide, typename T, typename Attrs, typename Together>
+template <class I, typename T, typename Attrs, typename Together>
 Status binary_rows(const Call<Attrs>& call, const Together& together) {
+  constexpr int kWide = Together::kWide;
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.y();
   const int64_t n = y.elements();
   if (n == 0) return Status::kOk;
-  const bool same = a.shape == y.shape && b.shape == y.shape;
-  const int64_t row = same ? std::min<int64_t>(n, 1 << 14) : y.dim(-1), rows = (n + row - 1) / row;
-  // An operand with one number for a whole row shows it kWide times, and stays.
-  const auto stays = [&](const Tensor& x) { return !same && (x.rank() == 0 || x.dim(-1) == 1); };
-  const int64_t a_step = stays(a) ? 0 : 1, b_step = stays(b) ? 0 : 1;
-  const auto start = [&](const Tensor& x, int64_t at, int64_t step, T* shown) {
-    const bool whole = same || x.shape == y.shape, repeats = x.elements() == row && step == 1;
-    const T* from = x.as<T>() + (whole ? at : repeats ? 0 : broadcast_offset(x.shape, y.shape, at));
-    if (step == 0) std::fill_n(shown, kWide, *from);
-    return step == 0 ? shown : from;
-  };
-  parallel_for(call.context.pool, rows, share(rows, kElementCost * row), [&](int64_t begin, int64_t end) {
+  const PairedRows<I, T> rows(a, b, y);
+  const int64_t a_by = rows.stays(a) ? 0 : kWide, b_by = rows.stays(b) ? 0 : kWide, cost = kElementCost * rows.row;
+  parallel_for(call.context.pool, rows.count, share(rows.count, cost), [&](int64_t begin, int64_t end) {
     const Together compute = together;  // copies that bytes written to y cannot be in: they stay in registers
-    const int64_t a_by = a_step * kWide, b_by = b_step * kWide;
-    for (int64_t r = begin; r < end; ++r) {
+    for (int64_t at = begin * rows.row; at < std::min(end * rows.row, n); at += rows.row) {
       T shown[2][kWide], last[3][kWide] = {};
-      const int64_t count = std::min(row, n - r * row);
-      const T *from_a = start(a, r * row, a_step, shown[0]), *from_b = start(b, r * row, b_step, shown[1]);
-      T* to = y.as<T>() + r * row;
+      const int64_t count = std::min(rows.row, n - at);
+      const T *from_a = rows.start(a, at, shown[0], kWide), *from_b = rows.start(b, at, shown[1], kWide);
+      T* to = y.as<T>() + at;
       int64_t i = 0;
       for (; i + kWide <= count; i += kWide, from_a += a_by, from_b += b_by) compute(from_a, from_b, to + i);
       if (i == count) continue;
@@ -245,7 +279,7 @@ template <class I, typename T, typename Attrs>
 Status exact_binary(const Call<Attrs>& call) {
   return with_exact<I, T>(call.attrs, [&](auto type) {
     using Exact = typename decltype(type)::Is;
-    return binary_rows<Exact::kWide, T>(call, Exact(call.attrs));
+    return binary_rows<I, T>(call, Exact(call.attrs));
   });
 }
 
@@ -253,7 +287,7 @@ template <class I, template <class> class Short, typename Attrs>
 Status int8_binary(const Call<Attrs>& call) {
   const ShortFormula* formula = static_cast<const ShortFormula*>(call.context.prepared);
   if (formula != nullptr && formula->found != 0) {
-    return binary_rows<Short<I>::kWide, int8_t>(call, Short<I>(*formula, call.attrs));
+    return binary_rows<I, int8_t>(call, Short<I>(*formula, call.attrs));
   }
   return exact_binary<I, int8_t>(call);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/int8/rescale.h"
 #include "kernels/ref/loops.h"
@@ -15,7 +16,8 @@
 //   Exact                                  scale_by_multiplier for any 32-bit numbers: made of multiplier and shift
 //   kQuick                                 whether QuickScale<I> does where it may
 //   F, to_float(v), truncate(f)            float vectors with as many lanes, and conversions
-//   to_int8_range(f)                       f truncated, within int8; NaN is the lowest
+//   within(f, low, high)                   f within these bounds; NaN is the lower one
+//   kFuses                                 whether F::fma rounds once
 //   Table, kBytes                          Table(256 numbers)(x, y) looks kBytes numbers up
 
 namespace lite {
@@ -97,16 +99,46 @@ Status with_scale([[maybe_unused]] bool quick, const Body& body) {
   return body(Type<typename I::Exact>());
 }
 
+// x / divisor as a division rounds it, in a third of its time: a product with the rounded reciprocal, corrected twice
+// by what is left over (Markstein 1990).
+template <class F>
+class Quotient {
+ public:
+  // Whether nothing on the way to a number within +-1000 leaves the normal ones.
+  static bool takes(float divisor) { return divisor > 1e-30f && divisor < 1e30f; }
+
+  explicit Quotient(float divisor) : minus_divisor_(F::all(-divisor)), reciprocal_(F::all(1 / divisor)) {}
+  typename F::V operator()(typename F::V x) const {
+    const auto near = x * reciprocal_, nearer = F::fma(F::fma(near, minus_divisor_, x), reciprocal_, near);
+    return F::fma(F::fma(nearer, minus_divisor_, x), reciprocal_, nearer);
+  }
+
+ private:
+  typename F::V minus_divisor_, reciprocal_;
+};
+
 template <class I>
 Status int8_quantize(const Call<quantize_attrs>& call) {
   using F = typename I::F;
-  const auto scale = F::all(call.attrs.scale), zero = F::all(static_cast<float>(call.attrs.zero_point));
-  return unary_rows<I::kLanes, float, int8_t>(call, [=](const float* from, int8_t* to) {
-    const auto x = F::load(from) / scale, size = F::abs(x), whole = F::floor(size);
-    // Halves away from zero; what is not finite stays so.
-    const auto up = F::both(F::not_below(size - whole, F::all(0.5f)), F::all(1.0f));
-    I::store_bytes(to, I::to_int8_range(F::with_sign_of(whole + up, x) + zero));
-  });
+  const float scale = call.attrs.scale, from_zero = static_cast<float>(call.attrs.zero_point);
+  const auto zero = I::all(call.attrs.zero_point);
+  const auto below_half = F::all(std::nextafter(0.5f, 0.0f));  // so that nothing below a half is rounded up to one
+  // Bounds of what is given to `divided` and of what comes out are those of int8, which no rounding here can pass.
+  const auto quantized = [&](float step, const auto& divided) {
+    const auto low = F::all((kLowest - from_zero - 0.25f) * step), high = F::all((kHighest - from_zero + 0.25f) * step);
+    return unary_rows<I::kLanes, float, int8_t>(call, [=](const float* from, int8_t* to) {
+      const auto x = divided(F::load(from), low, high);
+      I::store_bytes(to, I::add(I::truncate(x + F::with_sign_of(below_half, x)), zero));  // halves away from zero
+    });
+  };
+  if constexpr (I::kFuses) {
+    if (Quotient<F>::takes(scale)) {
+      return quantized(scale, [quotient = Quotient<F>(scale)](auto x, auto low, auto high) {
+        return quotient(I::within(x, low, high));
+      });
+    }
+  }
+  return quantized(1, [by = F::all(scale)](auto x, auto low, auto high) { return I::within(x / by, low, high); });
 }
 
 template <class I, typename T>

@@ -73,11 +73,8 @@ struct NeonInt {
     static V load(const float* p) { return {Neon::load(p), Neon::load(p + 4)}; }
     static void store(float* p, V v) { Neon::store(p, v.low), Neon::store(p + 4, v.high); }
     static V all(float x) { return {Neon::all(x), Neon::all(x)}; }
-    static V abs(V a) { return {Neon::abs(a.low), Neon::abs(a.high)}; }
-    static V floor(V a) { return {Neon::floor(a.low), Neon::floor(a.high)}; }
     static V with_sign_of(V a, V s) { return {Neon::with_sign_of(a.low, s.low), Neon::with_sign_of(a.high, s.high)}; }
-    static V not_below(V a, V b) { return {Neon::not_below(a.low, b.low), Neon::not_below(a.high, b.high)}; }
-    static V both(V a, V b) { return {Neon::both(a.low, b.low), Neon::both(a.high, b.high)}; }
+    static V fma(V a, V b, V c) { return {Neon::fma(a.low, b.low, c.low), Neon::fma(a.high, b.high, c.high)}; }
   };
   static F::V to_float(V v) { return {vcvtq_f32_s32(v.low), vcvtq_f32_s32(v.high)}; }
   // Eight floats of 16 bits.
@@ -86,10 +83,9 @@ struct NeonInt {
     return {vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)};
   }
   static V truncate(F::V f) { return {vcvtq_s32_f32(f.low), vcvtq_s32_f32(f.high)}; }
-  static V to_int8_range(F::V f) {
-    const float32x4_t low = vdupq_n_f32(kLowest), high = vdupq_n_f32(kHighest);
-    // maxnm(NaN, low) is low
-    return truncate({vminq_f32(vmaxnmq_f32(f.low, low), high), vminq_f32(vmaxnmq_f32(f.high, low), high)});
+  static constexpr bool kFuses = true;
+  static F::V within(F::V f, F::V low, F::V high) {  // maxnm(NaN, low) is low
+    return {vminq_f32(vmaxnmq_f32(f.low, low.low), high.low), vminq_f32(vmaxnmq_f32(f.high, low.high), high.high)};
   }
 
   using Bytes = int8x16_t;

@@ -61,11 +61,7 @@ struct WasmInt {
     static V load(const float* p) { return {Wasm::load(p), Wasm::load(p + 4)}; }
     static void store(float* p, V v) { Wasm::store(p, v.low), Wasm::store(p + 4, v.high); }
     static V all(float x) { return {Wasm::all(x), Wasm::all(x)}; }
-    static V abs(V a) { return {Wasm::abs(a.low), Wasm::abs(a.high)}; }
-    static V floor(V a) { return {Wasm::floor(a.low), Wasm::floor(a.high)}; }
     static V with_sign_of(V a, V s) { return {Wasm::with_sign_of(a.low, s.low), Wasm::with_sign_of(a.high, s.high)}; }
-    static V not_below(V a, V b) { return {Wasm::not_below(a.low, b.low), Wasm::not_below(a.high, b.high)}; }
-    static V both(V a, V b) { return {Wasm::both(a.low, b.low), Wasm::both(a.high, b.high)}; }
   };
   static F::V to_float(V v) {
     return {reinterpret_cast<Wasm::V>(wasm_f32x4_convert_i32x4(v.low)),
@@ -78,10 +74,9 @@ struct WasmInt {
     return F::load(to);
   }
   static V truncate(F::V f) { return {wasm_i32x4_trunc_sat_f32x4(f.low), wasm_i32x4_trunc_sat_f32x4(f.high)}; }
-  static V to_int8_range(F::V f) {
-    const Wasm::V low = Wasm::all(kLowest), high = Wasm::all(kHighest);
-    // max(NaN, low) is low
-    return truncate({Wasm::min(Wasm::max(f.low, low), high), Wasm::min(Wasm::max(f.high, low), high)});
+  static constexpr bool kFuses = false;
+  static F::V within(F::V f, F::V low, F::V high) {  // max(NaN, low) is low
+    return {Wasm::min(Wasm::max(f.low, low.low), high.low), Wasm::min(Wasm::max(f.high, low.high), high.high)};
   }
 
   using Bytes = v128_t;
