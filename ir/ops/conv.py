@@ -69,8 +69,9 @@ def _conv_grad(g, y, x, w, b, *, activation, **attrs):
         case((1, 9, 7, 19), (33, 3, 3, 19), (33,), pads=(1, 1, 1, 1), activation=Activation.silu),
         case((1, 3, 9, 40), (5, 3, 3, 40), (5,), pads=(1, 1, 1, 1)),  # more than one block of k
         case((1, 1, 16, 6), (9, 1, 5, 6), (9,), pads=(0, 2, 0, 2), activation=Activation.relu),
-        # squares of windows enough for Winograd's way
-        case((1, 15, 16, 33), (34, 3, 3, 33), (34,), pads=(1, 1, 1, 1), activation=Activation.relu),
+        # squares of windows enough for Winograd's way: small ones, and large ones
+        case((1, 9, 19, 33), (34, 3, 3, 33), (34,), pads=(1, 1, 1, 1), activation=Activation.relu),
+        case((2, 13, 18, 35), (49, 3, 3, 35), (49,), pads=(1, 0, 2, 1)),
     ],
     grad=_conv_grad,
 )
@@ -123,7 +124,8 @@ def _add_grad(g, y, x, r, w, b, *, activation, **attrs):
         case((1, 9, 7, 19), (1, 7, 5, 33), (33, 3, 3, 19), activation=Activation.silu),
         case((1, 3, 9, 40), (1, 3, 9, 5), (5, 3, 3, 40), (5,), pads=(1, 1, 1, 1)),
         case((1, 1, 1, 40), (1, 1, 1, 9), (9, 1, 1, 40), (9,), activation=Activation.relu6),
-        # squares of windows enough for Winograd's way
+        # squares of windows enough for Winograd's way: small ones, and large ones
+        case((1, 11, 21, 33), (1, 9, 19, 34), (34, 3, 3, 33), activation=Activation.silu),
         case(
             (1, 15, 15, 33),
             (1, 15, 15, 34),

@@ -74,7 +74,10 @@ class ConvLayer {
 
   __attribute__((noinline)) uint64_t scratch_bytes() const {
     const bool packed = PreparedHeader::weights(context_, way_) != nullptr;
-    if (way_ == Way::winograd) return Winograd<Tile>::scratch_bytes(at_, c_, n_, packed);
+    if (by_squares()) {
+      return with_squares(
+          [&](auto squares) { return WinogradOf<decltype(squares)>::scratch_bytes(at_, c_, n_, packed); });
+    }
     if (way_ == Way::dots) return static_cast<uint64_t>(m_ * k_ + Tile::Isa::kLanes) * sizeof(float);
     const Images images = {nullptr, at_, in_.x.dim(3), 0, c_};
     return halves() ? PatchProduct<Halves>::scratch_bytes(images, n_, k_, packed)
@@ -95,8 +98,11 @@ class ConvLayer {
       const void* packed = prepared != nullptr ? prepared + g * packed_bytes<T>() : nullptr;
       const RowsC to = {y_.f32() + g * n_, in_.w.dim(0)};
       const ProductEnds ends = ends_.from(g * n_);
-      if (way_ == Way::winograd) {
-        Winograd<Tile, Weight>(images, weight, n_, false).run(context_, static_cast<const float*>(packed), to, ends);
+      if (by_squares()) {
+        with_squares([&](auto squares) {
+          const WinogradOf<decltype(squares), Weight> winograd(images, weight, n_, false);
+          winograd.run(context_, static_cast<const float*>(packed), to, ends);
+        });
       } else if (way_ == Way::dots) {
         using Isa = typename Tile::Isa;
         const RowsA rows = rows_of_patches<Isa>(context_, m_, k_, {images});
@@ -119,8 +125,11 @@ class ConvLayer {
     char* packed = static_cast<char*>(PreparedHeader::start(to, way_));
     for (int g = 0; g < groups_ && way_ != Way::dots; ++g, packed += packed_bytes<T>()) {
       const Weight* weight = in_.w.as<Weight>() + g * n_ * k_;
-      if (way_ == Way::winograd) {
-        Winograd<Tile, Weight>::pack(nullptr, weight, c_, n_, false, reinterpret_cast<float*>(packed));
+      if (by_squares()) {
+        with_squares([&](auto squares) {
+          using Packer = WinogradOf<decltype(squares), Weight>;
+          Packer::pack(nullptr, weight, c_, n_, false, reinterpret_cast<float*>(packed));
+        });
       } else {
         PackedB<T>::pack(ColumnsB{weight, k_}, n_, k_, 0, n_, reinterpret_cast<Weight*>(packed));
       }
@@ -140,15 +149,35 @@ class ConvLayer {
         n_(in.w.dim(0) / groups_),
         m_(int64_t{at_.n} * at_.h.count * at_.w.count),
         k_(int64_t{at_.h.size} * at_.w.size * c_),
-        way_(Winograd<Tile>::pays(at_, c_, n_) ? Way::winograd
-             : dots_pay<Tile>(m_, k_)          ? Way::dots
-                                               : Way::product) {}
+        way_(way()) {}
+
+  Way way() const {
+    if (Winograd<Tile>::pays(at_, c_, n_))
+      return large_squares_pay<Tile>(at_, c_, n_) ? Way::winograd_large : Way::winograd;
+    return dots_pay<Tile>(m_, k_) ? Way::dots : Way::product;
+  }
+
+  // Winograd's way, by the squares that the layer takes.
+  template <class Squares, typename Weight = float>
+  using WinogradOf = Winograd<Tile, Squares, Weight>;
+  bool by_squares() const { return way_ == Way::winograd || way_ == Way::winograd_large; }
+  template <class By>
+  auto with_squares(const By& by) const {
+    if constexpr (kHasLargeSquares<Tile>) {
+      if (way_ == Way::winograd_large) return by(LargeSquares<typename Tile::Isa>());
+    }
+    return by(SmallSquares<typename Tile::Isa>());
+  }
 
   // Of a group's packed weights.
   template <class T>
   uint64_t packed_bytes() const {
     if (way_ == Way::dots) return 0;
-    if (way_ == Way::winograd) return static_cast<uint64_t>(Winograd<Tile>::packed_floats(c_, n_)) * sizeof(float);
+    if (by_squares()) {
+      return with_squares([&](auto squares) {
+        return static_cast<uint64_t>(WinogradOf<decltype(squares)>::packed_floats(c_, n_)) * sizeof(float);
+      });
+    }
     return static_cast<uint64_t>(PackedB<T>::numbers(n_, k_)) * sizeof(typename T::Weight);
   }
   bool halves() const { return !std::is_same_v<Tile, Halves> && in_.w.dtype == DType::f16; }

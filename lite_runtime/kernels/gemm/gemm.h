@@ -38,7 +38,7 @@ struct Gemm {
                   const ProductEnds& ends = {}) {
     if (m == 0 || n == 0) return;
     if constexpr (kIsPacked<B>) {
-      multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, k, 0, true}, c, ends);
+      multiply(context.pool, {m, 0, n, 0, k, true}, a, {b.base, b.then, k, 0, true}, c, ends);
     } else {
       Weight* packed = static_cast<Weight*>(context.scratch);
       for (int64_t j = 0; j < n; j += kWidth) {
@@ -60,11 +60,12 @@ struct Gemm {
   // A part of B: columns j to j + kColumns have their row k at base + j column_step + k row_step; where that is 0, rows
   // are as wide as their panel.
   struct Panels {
-    const Weight* base;
+    const Weight *base, *then;  // what is multiplied next, or null
     int64_t column_step, row_step;
     bool prepared;  // long ago, for all rows; else just now, by the threads that multiply
   };
-  static constexpr int64_t kTasks = 8;  // enough to share evenly
+  static constexpr int64_t kMany = 1 << 14;  // weights, of which a cache may have none when they are wanted
+  static constexpr int64_t kTasks = 8;       // enough to share evenly
   // Rows of A that are multiplied with one panel of B after the other.
   template <class A>
   static constexpr int kTogether = kInPlace<A> ? 16 * kRows : kBlock;
@@ -76,7 +77,7 @@ struct Gemm {
   __attribute__((noinline)) static Panels panels_of(ThreadPool* pool, const Part& part, const B& b, Weight* packed) {
     if constexpr (std::is_same_v<B, RowsB>) {
       const bool whole = Tile::kAnyColumns || part.width % Tile::kLeastColumns == 0;
-      if (part.m <= 8 * kRows && whole) return {b.base + part.k * b.step + part.j, 1, b.step, false};
+      if (part.m <= 8 * kRows && whole) return {b.base + part.k * b.step + part.j, nullptr, 1, b.step, false};
     }
     const int64_t panels = divide_up(part.width, kColumns);
     parallel_for(pool, panels, share(panels, 16 * kColumns * part.depth), [&](int64_t begin, int64_t end) {
@@ -86,7 +87,7 @@ struct Gemm {
                                packed + j * part.depth);
       }
     });
-    return {packed, part.depth, 0, false};
+    return {packed, nullptr, part.depth, 0, false};
   }
 
   template <class A, class C>
@@ -162,14 +163,30 @@ struct Gemm {
       const int count = static_cast<int>(std::min<int64_t>(kColumns, width - j));
       const int64_t b_step = b.row_step > 0 ? b.row_step : panel_width<Tile>(count);
       const Weight* panel = b.base + j * b.column_step + part.k * b_step;
-      const TileEnds of_tile = {ends.bias != nullptr ? ends.bias + j : nullptr, add, limits_of(ends.activation)};
-      for (int r = 0; r < rows; r += kRows) {
+      TileEnds of_tile = {ends.bias != nullptr ? ends.bias + j : nullptr, add, limits_of(ends.activation),
+                          b.prepared ? after(b, part, j, width, rows) : Ahead()};
+      for (int r = 0; r < rows; r += kRows, of_tile.ahead.from += part.depth * of_tile.ahead.step) {
         float* c[kRows];
         for (int i = 0; i < kRows; ++i) c[i] = to[r + i] + (r + i < rows ? j : 0);
         Tile::run(std::min(kRows, rows - r), count, part.depth, from + r, index, panel, b_step, c, of_tile);
         if (!limited) activate_rows<Isa>(ends.activation, std::min(kRows, rows - r), count, c);
       }
     }
+  }
+
+  // What is multiplied behind the panel of column j, shared evenly among the tiles of `rows` rows: many weights seldom
+  // lie in the second cache when a layer begins, and where rows are few it would wait for them longer than it
+  // multiplies. Behind a narrow panel comes the next one: as much is fetched for either.
+  static Ahead after(const Panels& b, const Part& part, int64_t j, int64_t width, int rows) {
+    const int64_t end = part.j + part.width, last = part.k + part.depth;
+    int64_t column = j + kColumns, k = part.k;
+    if (column >= end) column = last < b.column_step ? part.j : end, k = last < b.column_step ? last : 0;
+    const Weight* next = b.then;
+    if (column < width) {
+      next = b.base + column * b.column_step + k * panel_width<Tile>(std::min<int64_t>(kColumns, width - column));
+    }
+    if (next == nullptr || (b.then == nullptr && width * b.column_step < kMany)) return {};
+    return {reinterpret_cast<const char*>(next), kColumns * int64_t{sizeof(Weight)} / std::max(1, rows / kRows)};
   }
 };
 

@@ -7,7 +7,7 @@
 namespace lite {
 
 // The ways to compute a layer; sizes alone choose one.
-enum class Way : int32_t { dots, winograd, product, halves };
+enum class Way : int32_t { dots, winograd, winograd_large, product, halves };
 
 constexpr int64_t kLeastSquares = 48;  // of 2x2 results, for which Way::winograd transforms weights
 

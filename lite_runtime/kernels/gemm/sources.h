@@ -127,6 +127,7 @@ struct PackedB {
   using Weight = typename Tile::Weight;
   const Weight* base;
   int64_t n, k;
+  const Weight* then = nullptr;  // what is multiplied next, if that is known
 
   static int64_t numbers(int64_t n, int64_t k) {
     const int64_t whole = n / Tile::kColumns * Tile::kColumns;

@@ -25,11 +25,19 @@ struct ProductEnds {
   const float* added_row(int64_t m) const { return added + m * added_step; }
 };
 
+// Memory that a whole tile fetches into the second cache while it multiplies: a line at `from` and, for each further k,
+// `step` bytes on; none where that is 0.
+struct Ahead {
+  const char* from = nullptr;
+  ptrdiff_t step = 0;
+};
+
 // What a micro-kernel does to a tile beside the product.
 struct TileEnds {
   const float* bias;  // what sums start with, a number a column, or null
   bool add;           // they start with C instead
   Limits limits;      // of the results
+  Ahead ahead = {};
 };
 
 // Rows by columns of accumulators, a vector of B for each column and an element of A in the registers. Fewer rows, in
@@ -96,7 +104,11 @@ struct BroadcastTile {
         for (int r = 0; r < R; ++r) acc[r][w] = start;
       }
     }
-    add_products(last, k, a, index, b, b_step, acc);
+    if (R == Rows && W == Vectors && ends.ahead.step > 0) {
+      add_products<R == Rows && W == Vectors>(last, k, a, index, b, b_step, ends.ahead, acc);
+    } else {
+      add_products<false>(last, k, a, index, b, b_step, {}, acc);
+    }
     const V low = Isa::all(ends.limits.low), high = Isa::all(ends.limits.high);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -109,14 +121,19 @@ struct BroadcastTile {
     }
   }
 
-  template <int R, int W, class Index>
+  template <bool kFetches, int R, int W, class Index>
   __attribute__((always_inline)) static inline void add_products([[maybe_unused]] int last, int64_t k,
                                                                  const float* const* a, Index index, const float* b,
-                                                                 int64_t b_step, V (&acc)[R][W]) {
+                                                                 int64_t b_step, [[maybe_unused]] Ahead ahead,
+                                                                 V (&acc)[R][W]) {
     const float* row[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) row[r] = a[r];
     for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(k); ++i, b += static_cast<ptrdiff_t>(b_step)) {
+      if constexpr (kFetches) {
+        __builtin_prefetch(ahead.from, 0, 2);
+        ahead.from += ahead.step;
+      }
       const ptrdiff_t at = static_cast<ptrdiff_t>(index(i));
       V from_b[W];
 #pragma GCC unroll 3
