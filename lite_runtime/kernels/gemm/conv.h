@@ -122,7 +122,7 @@ class ConvLayer {
       if (way_ == Way::winograd) {
         Winograd<Tile, Weight>::pack(nullptr, weight, c_, n_, false, reinterpret_cast<float*>(packed));
       } else {
-        PackedB<T>::pack(ColumnsB{weight, k_}, n_, k_, 0, n_, reinterpret_cast<Weight*>(packed));
+        PackedB<T>::pack(ColumnsB{weight, k_}, n_, k_, reinterpret_cast<Weight*>(packed));
       }
     }
     return size;

@@ -33,14 +33,19 @@ struct TileEnds {
 };
 
 // Rows by columns of accumulators, a vector of B for each column and an element of A in the registers. Fewer rows, in
-// steps of RowStep, one row and fewer vectors have tiles of their own.
-template <class Isa_, int Rows, int Vectors, int RowStep>
+// steps of RowStep, one row and fewer vectors have tiles of their own; so have WideRows of one vector more, where that
+// is not 0.
+template <class Isa_, int Rows, int Vectors, int RowStep, int WideRows = 0>
 struct BroadcastTile {
   using Isa = Isa_;
   using V = typename Isa::V;
   using Weight = float;  // what B holds
   static constexpr int kRows = Rows, kColumns = Vectors * Isa::kLanes, kLeastColumns = Isa::kLanes;
+  static constexpr int kMostColumns = kColumns + (WideRows > 0 ? Isa::kLanes : 0);
   static constexpr bool kAnyColumns = Isa::kMasks, kTakesOffsets = true;
+
+  // How many rows a tile of so many columns has.
+  static constexpr int rows_of(int columns) { return columns > kColumns ? WideRows : Rows; }
 
   // C = limits(A B + (C or bias or 0)) for `rows` rows of `columns` columns; no column beyond is written. A's row r has
   // its element k at a[r][index(k)]; B's row k lies at b + k b_step, in whole vectors unless the instruction set has
@@ -49,10 +54,17 @@ struct BroadcastTile {
   template <class Index>
   __attribute__((noinline)) static void run(int rows, int columns, int64_t k, const float* const* a, Index index,
                                             const float* b, int64_t b_step, float* const* c, const TileEnds& ends) {
+    if constexpr (WideRows > 0) {
+      if (columns > kColumns) {
+        return by_rows<WideRows, Vectors + 1>(rows, columns - kColumns, k, a, index, b, b_step, c, ends);
+      }
+    }
     by_columns<Vectors>(rows, columns, k, a, index, b, b_step, c, ends);
   }
 
  private:
+  static constexpr bool kTwice = Isa::kRegisters >= 32;  // whole tiles take two steps of k at a time
+
   template <int W, class Index>
   static void by_columns(int rows, int columns, int64_t k, const float* const* a, Index index, const float* b,
                          int64_t b_step, float* const* c, const TileEnds& ends) {
@@ -85,11 +97,11 @@ struct BroadcastTile {
     if (ends.add) {
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 3
+#pragma GCC unroll 4
         for (int w = 0; w < W; ++w) acc[r][w] = load(c[r], w);
       }
     } else {
-#pragma GCC unroll 3
+#pragma GCC unroll 4
       for (int w = 0; w < W; ++w) {
         const V start = ends.bias != nullptr ? load(ends.bias, w) : Isa::all(0.0f);
 #pragma GCC unroll 8
@@ -101,7 +113,7 @@ struct BroadcastTile {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       float* const to = c[r];
-#pragma GCC unroll 3
+#pragma GCC unroll 4
       for (int w = 0; w < W; ++w) {
         const V y = Isa::min(high, Isa::max(low, acc[r][w]));  // in this order NaN stays
         w + 1 < W ? Isa::store(to + w * Isa::kLanes, y) : Isa::store(to + w * Isa::kLanes, y, last);
@@ -116,10 +128,10 @@ struct BroadcastTile {
     const float* row[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) row[r] = a[r];
-    for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(k); ++i, b += static_cast<ptrdiff_t>(b_step)) {
+    const auto step = [&](ptrdiff_t i) __attribute__((always_inline)) {
       const ptrdiff_t at = static_cast<ptrdiff_t>(index(i));
       V from_b[W];
-#pragma GCC unroll 3
+#pragma GCC unroll 4
       for (int w = 0; w < W; ++w) {
         const float* p = b + w * Isa::kLanes;
         if constexpr (Isa::kMasks) {
@@ -131,9 +143,16 @@ struct BroadcastTile {
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const V x = Isa::all(row[r][at]);
-#pragma GCC unroll 3
+#pragma GCC unroll 4
         for (int w = 0; w < W; ++w) acc[r][w] = Isa::fma(x, from_b[w], acc[r][w]);
       }
+      b += static_cast<ptrdiff_t>(b_step);
+    };
+    if constexpr (kTwice && R == (W > Vectors ? WideRows : Rows)) {
+#pragma GCC unroll 2
+      for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(k); ++i) step(i);
+    } else {
+      for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(k); ++i) step(i);
     }
   }
 };

@@ -44,14 +44,14 @@ class Winograd {
 
   // Packs G w G^T for every pair of channels; `weights` and `turned` as above.
   static void pack(ThreadPool* pool, const Weight* weights, int channels, int results, bool turned, float* to) {
-    const int64_t panels = (results + Tile::kColumns - 1) / Tile::kColumns, blocks = (channels + kStrip - 1) / kStrip;
+    const int64_t panels = pieces_of<Tile>(results, Tile::kColumns), blocks = (channels + kStrip - 1) / kStrip;
     const int64_t tasks = panels * blocks, cost = 100 * Tile::kColumns * kStrip;
     parallel_for(pool, tasks, share(tasks, cost), [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t k = task / blocks * Tile::kColumns, c = task % blocks * kStrip;
         const PackedB<Tile> panel = {nullptr, results, channels};
         const int64_t width = panel.width(k), at = k * channels + c * width;
-        const int64_t ks = std::min<int64_t>(Tile::kColumns, results - k), cs = std::min(kStrip, channels - c);
+        const int64_t ks = std::min(width, results - k), cs = std::min(kStrip, channels - c);
         pack_block(weights, channels, results, k, ks, c, cs, turned, to + at, width);
       }
     });

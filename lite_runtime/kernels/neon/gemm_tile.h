@@ -11,8 +11,10 @@ template <typename Weight_>
 struct NeonProduct {
   using Isa = Neon;
   using Weight = Weight_;
-  static constexpr int kRows = 8, kColumns = 8, kLeastColumns = kColumns;
+  static constexpr int kRows = 8, kColumns = 8, kLeastColumns = kColumns, kMostColumns = kColumns;
   static constexpr bool kAnyColumns = false, kTakesOffsets = false;
+
+  static constexpr int rows_of(int) { return kRows; }
 
   // C = limits(A B + (C or bias or 0)) for 8 rows, whatever `rows` says, of `columns` columns. A's row r has its
   // element k at a[r][index(k)]; where those are Apart by more than 1, the rows of A are neighbours. B's row k lies at
