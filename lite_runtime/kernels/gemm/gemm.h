@@ -131,11 +131,11 @@ struct Gemm {
     float* to[kTogether<A> + kRows];
     const int64_t depth = std::min<int64_t>(kDepth, part.depth - k);
     const auto index = a.template block<Isa, kBlock>(m, rows, part.k + k, depth, gathered, from);
-    for (int r = 0; r < rows; ++r) to[r] = c.row(m + r) + part.j;
+    for (int r = 0; r < rows; ++r) to[r] = c.row(m + r) + part.j + j;
     for (int r = rows; r < rows + kRows; ++r) from[r] = from[rows - 1], to[r] = unused;
     const bool first = part.k + k == 0, last = part.last && k + kDepth >= part.depth;
     const bool started = first && ends.added != nullptr;
-    for (int r = 0; r < rows && started; ++r) start_row(ends, m + r, part.j + j, width, to[r] + j);
+    for (int r = 0; r < rows && started; ++r) start_row(ends, m + r, part.j + j, width, to[r]);
     const ProductEnds of_block = {ends.bias != nullptr && first && !started ? ends.bias + part.j : nullptr,
                                   last ? ends.activation : Activation::none};
     tiles(from, index, rows, b, {part.m, j, width, k, depth, last}, part.width, to, !first || started, of_block);
@@ -152,26 +152,22 @@ struct Gemm {
     });
   }
 
-  // C's rows `to` by the columns of `part`, of `width` in all. Rows of C behind the last one, of which there are as
-  // many as a tile has, have no columns.
+  // The columns of `part`, of `width` in all. C's rows begin at `to`, which moves on from panel to panel; behind them
+  // are as many as a tile has, which stay where they are.
   template <class Index>
   __attribute__((noinline)) static void tiles(const float* const* from, Index index, int rows, const Panels& b,
-                                              const Part& part, int64_t width, float* const* to, bool add,
+                                              const Part& part, int64_t width, float** to, bool add,
                                               const ProductEnds& ends) {
     const bool limited = only_limits(ends.activation);
     for (int64_t j = part.j, panel_columns; j < part.j + part.width; j += panel_columns) {
       panel_columns = panel_width<Tile>(width - j);
-      const int count = static_cast<int>(std::min(panel_columns, width - j)), height = Tile::rows_of(count);
+      const int count = static_cast<int>(std::min(panel_columns, width - j));
       const int64_t b_step = b.row_step > 0 ? b.row_step : panel_columns;
       const Weight* panel = b.base + j * b.column_step + part.k * b_step;
       const TileEnds of_tile = {ends.bias != nullptr ? ends.bias + j : nullptr, add, limits_of(ends.activation)};
-      for (int r = 0; r < rows; r += height) {
-        const int now = std::min(height, rows - r);
-        float* c[kRows];
-        for (int i = 0; i < kRows; ++i) c[i] = to[r + i] + (r + i < rows ? j : 0);
-        Tile::run(now, count, part.depth, from + r, index, panel, b_step, c, of_tile);
-        if (!limited) activate_rows<Isa>(ends.activation, now, count, c);
-      }
+      Tile::run(rows, count, part.depth, from, index, panel, b_step, to, of_tile);
+      if (!limited) activate_rows<Isa>(ends.activation, rows, count, to);
+      for (int r = 0; r < rows; ++r) to[r] += count;
     }
   }
 };

@@ -44,13 +44,10 @@ struct BroadcastTile {
   static constexpr int kMostColumns = kColumns + (WideRows > 0 ? Isa::kLanes : 0);
   static constexpr bool kAnyColumns = Isa::kMasks, kTakesOffsets = true;
 
-  // How many rows a tile of so many columns has.
-  static constexpr int rows_of(int columns) { return columns > kColumns ? WideRows : Rows; }
-
-  // C = limits(A B + (C or bias or 0)) for `rows` rows of `columns` columns; no column beyond is written. A's row r has
-  // its element k at a[r][index(k)]; B's row k lies at b + k b_step, in whole vectors unless the instruction set has
-  // masks. Where `rows` is no multiple of RowStep, more are computed: a and c have rows for those, which may be the
-  // last one again.
+  // C = limits(A B + (C or bias or 0)) for `rows` rows of `columns` columns, up to kMostColumns; no column beyond is
+  // written. A's row r has its element k at a[r][index(k)]; B's row k lies at b + k b_step, in whole vectors unless the
+  // instruction set has masks. Where `rows` is no multiple of RowStep, more are computed: a and c have rows for those,
+  // which may be the last one again.
   template <class Index>
   __attribute__((noinline)) static void run(int rows, int columns, int64_t k, const float* const* a, Index index,
                                             const float* b, int64_t b_step, float* const* c, const TileEnds& ends) {
@@ -78,18 +75,32 @@ struct BroadcastTile {
   template <int R, int W, class Index>
   static void by_rows(int rows, int last, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
                       float* const* c, const TileEnds& ends) {
-    if constexpr (R > RowStep) {
-      if (rows <= R - RowStep) return by_rows<R - RowStep, W>(rows, last, k, a, index, b, b_step, c, ends);
-    } else if constexpr (R > 1) {
-      if (rows == 1) return tile<1, W>(last, k, a, index, b, b_step, c, ends);
+    constexpr bool kWhole = R == (W > Vectors ? WideRows : Rows);
+    if constexpr (kWhole) {
+      const int whole = (rows + RowStep - 1) / R * R;
+      if (whole > 0) tiles<R, W>(whole, last, k, a, index, b, b_step, c, ends);
+      if (whole >= rows) return;
+      rows -= whole, a += whole, c += whole;
     }
-    tile<R, W>(last, k, a, index, b, b_step, c, ends);
+    if constexpr (R > RowStep) {
+      if (kWhole || rows <= R - RowStep) return by_rows<R - RowStep, W>(rows, last, k, a, index, b, b_step, c, ends);
+    } else if constexpr (R > 1) {
+      if (rows == 1) return tiles<1, W>(1, last, k, a, index, b, b_step, c, ends);
+    }
+    tiles<R, W>(R, last, k, a, index, b, b_step, c, ends);
   }
 
-  // R rows of W vectors, the last one with `last` lanes.
+  // `rows` rows, R at a time, of W vectors, the last one with `last` lanes.
   template <int R, int W, class Index>
-  static void tile(int last, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
-                   float* const* c, const TileEnds& ends) {
+  static void tiles(int rows, int last, int64_t k, const float* const* a, Index index, const float* b, int64_t b_step,
+                    float* const* c, const TileEnds& ends) {
+    for (int r = 0; r < rows; r += R) tile<R, W>(last, k, a + r, index, b, b_step, c + r, ends);
+  }
+
+  template <int R, int W, class Index>
+  __attribute__((always_inline)) static inline void tile(int last, int64_t k, const float* const* a, Index index,
+                                                         const float* b, int64_t b_step, float* const* c,
+                                                         const TileEnds& ends) {
     const auto load = [last](const float* p, int w) {
       return w + 1 < W ? Isa::load(p + w * Isa::kLanes) : Isa::load(p + w * Isa::kLanes, last);
     };
