@@ -157,7 +157,7 @@ class Session:
         number = self._number(entry)
         takes, gives = self._info(number)
         arrays = self._run(number, takes, inputs)
-        if len(arrays) == 1 and not isinstance(inputs, Mapping):
+        if len(arrays) == 1 and not _by_name(inputs):
             return arrays[0]
         return {info.name: y for info, y in zip(gives, arrays, strict=True)}
 
@@ -240,7 +240,7 @@ class Session:
                     f"weight {name}: not one that can be set; those are {_list(numbers)}"
                 )
             want = self._weights[numbers[name]]
-            array = _converted(data, want.dtype, f"weight {name}")
+            array = _converted(data, want.dtype, "weight", name)
             if array.shape != want.shape:
                 raise LiteError(
                     f"weight {name}: shape {_shape(array.shape)}, want {_shape(want.shape)}"
@@ -324,7 +324,7 @@ class Session:
 
     @staticmethod
     def _arrays(takes: tuple[TensorInfo, ...], inputs: Any) -> list[Array]:
-        return [_converted(x, i.dtype, f"input {i.name}") for i, x in _matched(takes, inputs)]
+        return [_converted(x, i.dtype, "input", i.name) for i, x in _matched(takes, inputs)]
 
     def _node_times(self, number: int, runs: int, graph: int = 0, part: str = "") -> list[NodeTime]:
         values = self._core.values(number, graph)
@@ -354,9 +354,14 @@ class Session:
         ]
 
 
+def _by_name(inputs: Any) -> bool:
+    """Whether inputs are a dict by name. To ask whether an array is a mapping takes long."""
+    return not isinstance(inputs, np.ndarray) and isinstance(inputs, Mapping)
+
+
 def _matched(takes: tuple[TensorInfo, ...], inputs: Any) -> list[tuple[TensorInfo, Any]]:
     """Each input of an entry with what was given for it."""
-    if not isinstance(inputs, Mapping):
+    if not _by_name(inputs):
         if len(takes) != 1:
             raise LiteError(
                 f"one array for {len(takes)} inputs; want a dict of {_list(i.name for i in takes)}"
@@ -370,22 +375,24 @@ def _matched(takes: tuple[TensorInfo, ...], inputs: Any) -> list[tuple[TensorInf
     return [(i, inputs[i.name]) for i in takes]
 
 
-def _converted(data: Any, want: np.dtype, place: str) -> Array:
+def _converted(data: Any, want: np.dtype, kind: str, name: str) -> Array:
     """`data` as an array of the wanted type: floats of another width, integers that fit, and for
     floats Python's own integers, which have no type. Raises LiteError for all else."""
     try:
         array = np.asarray(data)
     except ValueError as error:
-        raise LiteError(f"{place}: not an array ({error})") from None
+        raise LiteError(f"{kind} {name}: not an array ({error})") from None
     if array.dtype != want:
         kinds = array.dtype.kind, want.kind
         untyped = not hasattr(data, "dtype")
         fits = kinds[0] in "iu" and want.kind in "iu" and _fits(array, want)
         if kinds[0] in "iu" and want.kind in "iu" and not fits:
             worst = next(int(v) for v in (array.max(), array.min()) if not _fits(v, want))
-            raise LiteError(f"{place}: {worst} does not fit {want.name}")
+            raise LiteError(f"{kind} {name}: {worst} does not fit {want.name}")
         if not (fits or kinds == ("f", "f") or (untyped and kinds == ("i", "f"))):
-            raise LiteError(f"{place}: {array.dtype.name}{_shape(array.shape)}, want {want.name}")
+            raise LiteError(
+                f"{kind} {name}: {array.dtype.name}{_shape(array.shape)}, want {want.name}"
+            )
         with np.errstate(over="ignore"):
             array = array.astype(want)
     return np.asarray(array, order="C")

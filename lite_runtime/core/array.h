@@ -61,7 +61,7 @@ class Array {
 // Bytes on a 64-byte boundary: tensors, and model files that are not mapped.
 class Arena {
  public:
-  static constexpr size_t kAlignment = 64;
+  static constexpr size_t kAlignment = 64, kLargePage = size_t{1} << 21;
   template <typename Size>
   static constexpr Size round_up(Size size) {
     return (size + kAlignment - 1) / kAlignment * kAlignment;
@@ -81,10 +81,23 @@ class Arena {
     if (data_ != nullptr && size <= size_) return true;
     std::free(data_);
     size_ = round_up(size > 0 ? size : 1);
-    data_ = size_ < size ? nullptr : static_cast<unsigned char*>(std::aligned_alloc(kAlignment, size_));
+    data_ = size_ < size ? nullptr : static_cast<unsigned char*>(allocate(size_));
     if (data_ == nullptr) size_ = 0;
-    ask_for_large_pages();
     return data_ != nullptr;
+  }
+
+  // `size` bytes, a multiple of kAlignment, which std::free ends; null: no memory. Linux makes them of large pages, as
+  // far as they fill those: they are found by fewer lookups.
+  static void* allocate(size_t size) {
+#if defined(MADV_HUGEPAGE)
+    if (size >= kLargePage) {
+      void* bytes = nullptr;
+      if (::posix_memalign(&bytes, kLargePage, size) != 0) return nullptr;
+      ::madvise(bytes, size / kLargePage * kLargePage, MADV_HUGEPAGE);
+      return bytes;
+    }
+#endif
+    return std::aligned_alloc(kAlignment, size);
   }
 
   // The bytes, which std::free now ends.
@@ -98,16 +111,6 @@ class Arena {
   size_t size() const { return size_; }
 
  private:
-  // Large pages are found by fewer lookups.
-  void ask_for_large_pages() {
-#if defined(MADV_HUGEPAGE)
-    constexpr uintptr_t kPage = uintptr_t{1} << 21;
-    const uintptr_t at = reinterpret_cast<uintptr_t>(data_), first = (at + kPage - 1) / kPage * kPage;
-    const uintptr_t last = (at + size_) / kPage * kPage;
-    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-#endif
-  }
-
   unsigned char* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -20,7 +20,7 @@ struct Prepared::Item {
   Array<unsigned char> attrs;
   Array<const void*> weights;  // where they lie
   Ints shape;                  // of the first one: the same bytes may be shown as several
-  Arena bytes;
+  unsigned char* bytes = nullptr;
 
   // `from`: the first tensor that is a weight.
   bool is(const Kernel& of, const Tensor* from, const void* with, size_t attrs_size) const {
@@ -52,13 +52,13 @@ const void* Prepared::find(const Kernel& kernel, uint32_t weight, int first, con
                            const void* attrs, size_t attrs_size, bool may_make) {
   int steps = 0;
   for (Item* item = items_[weight]; item != nullptr && steps < kMostSteps; item = item->next, ++steps) {
-    if (item->is(kernel, in + first, attrs, attrs_size)) return item->bytes.data();
+    if (item->is(kernel, in + first, attrs, attrs_size)) return item->bytes;
   }
   Item* item = may_make ? make(kernel, first, in, inputs, out, attrs, attrs_size) : nullptr;
   if (item == nullptr) return nullptr;
   item->next = items_[weight];
   items_[weight] = item;
-  return item->bytes.data();
+  return item->bytes;
 }
 
 const void* Prepared::find_of_attrs(const Kernel& kernel, const Tensor* in, Tensor* out, const void* attrs,
@@ -75,8 +75,10 @@ Prepared::Item* Prepared::make(const Kernel& kernel, int first, const Tensor* in
   if (size > most_ - size_) return nullptr;
   Item* item = create<Item>();
   if (item == nullptr) return nullptr;
-  if (!item->attrs.allocate(attrs_size) || !item->weights.allocate(static_cast<size_t>(inputs - first)) ||
-      !item->bytes.reserve(static_cast<size_t>(size))) {
+  if (item->attrs.allocate(attrs_size) && item->weights.allocate(static_cast<size_t>(inputs - first))) {
+    item->bytes = bytes_.take(Arena::round_up(static_cast<size_t>(size)));
+  }
+  if (item->bytes == nullptr) {
     destroy(item);
     return nullptr;
   }
@@ -84,7 +86,7 @@ Prepared::Item* Prepared::make(const Kernel& kernel, int first, const Tensor* in
   std::memcpy(item->attrs.data(), attrs, attrs_size);
   for (size_t i = 0; i < item->weights.size(); ++i) item->weights[i] = in[first + static_cast<int>(i)].data;
   if (first < inputs) item->shape = in[first].shape;
-  kernel.prepare(in, inputs, out, attrs, item->bytes.data());
+  kernel.prepare(in, inputs, out, attrs, item->bytes);
   size_ += size;
   return item;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/array.h"
+#include "exec/region.h"
 #include "kernels/kernels.h"
 
 namespace lite {
@@ -34,6 +35,7 @@ class Prepared {
              size_t attrs_size);
 
   Array<Item*> items_;  // lists by weight; what is made of attributes is in any of them, and in one more
+  Region bytes_;        // of all of them, side by side: large pages hold many
   size_t size_ = 0, most_ = 0;
 };
 

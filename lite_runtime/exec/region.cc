@@ -47,8 +47,10 @@ unsigned char* Region::take_elsewhere(size_t size) {
   while (*link != nullptr && static_cast<size_t>((*link)->end() - (*link)->begin()) < size) link = &(*link)->next;
   if (*link == nullptr) {
     if (size > SIZE_MAX / 2) return nullptr;
-    const size_t wanted = Arena::round_up(size + Arena::kAlignment + std::clamp(total_, kLeastChunk, kMostAhead) / 2);
-    void* memory = std::aligned_alloc(Arena::kAlignment, wanted);
+    const size_t least = size + Arena::kAlignment + std::clamp(total_, kLeastChunk, kMostAhead) / 2;
+    const size_t step = least < Arena::kLargePage ? Arena::kAlignment : Arena::kLargePage;
+    const size_t wanted = (least + step - 1) / step * step;
+    void* memory = Arena::allocate(wanted);
     if (memory == nullptr) return nullptr;
     *link = static_cast<Chunk*>(memory);
     **link = {nullptr, wanted};

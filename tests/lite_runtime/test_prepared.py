@@ -121,6 +121,40 @@ def test_results_on_packed_float32_weights_are_the_same_on_any_number_of_threads
     assert np.array_equal(runs[0], runs[2])
 
 
+@pytest.mark.parametrize("width", [16, 48, 49, 64, 65, 97, 112, 113, 160, 481, 496, 497, 545])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_products_have_the_bits_of_the_reference_at_any_width(width: int, frozen: bool) -> None:
+    """By w^T and by w, packed before and just now; whole numbers have one sum in any order."""
+    rng = np.random.default_rng(width)
+
+    def leaf(name: str, *shape: int) -> Value:
+        data = rng.integers(-4, 5, shape).astype(np.float32)
+        return Constant(data) if frozen else Weight(data, name=name, trainable=False, state=True)
+
+    x = Value((BATCH, 300), DType.f32, name="x")
+    turned = OPS["linear"](x, leaf("w", width, 300), leaf("b", width), activation="relu")
+    y = OPS["concat"](turned, OPS["matmul"](x, leaf("m", 300, width)), axis=1)
+    model = Model({"infer": Graph((x,), (y,), ("y",))})
+    slow, fast = open_model(model, backend="ref"), [open_model(model, threads=n) for n in (1, 3)]
+    for batch in (7, 31, 128, 300):
+        data = rng.integers(-4, 5, (batch, 300)).astype(np.float32)
+        for session in fast:
+            assert np.array_equal(session.run(data), slow.run(data))
+
+
+@pytest.mark.parametrize("results", [33, 49, 64, 65, 112])
+def test_transformed_weights_of_any_number_of_results_are_those_of_the_reference(
+    results: int,
+) -> None:
+    rng = np.random.default_rng(results)
+    w = Constant(0.06 * rng.standard_normal((results, 3, 3, 32)).astype(np.float32))
+    x = Value((BATCH, 16, 16, 32), DType.f32, name="x")
+    model = Model({"infer": Graph((x,), (OPS["conv2d"](x, w, pads=(1, 1, 1, 1)),), ("y",))})
+    data = rng.standard_normal((3, 16, 16, 32)).astype(np.float32)
+    fast, slow = open_model(model), open_model(model, backend="ref")
+    np.testing.assert_allclose(fast.run(data), slow.run(data), rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("backend", ["auto", "ref"])
 @pytest.mark.parametrize("bad", [np.inf, np.nan, -1.0, -0.0, -1])
 def test_a_multiplier_that_is_none_is_refused_in_a_run(bad: float, backend: str) -> None:

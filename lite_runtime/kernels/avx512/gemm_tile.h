@@ -6,8 +6,9 @@
 namespace lite {
 
 // The micro-kernel gemm_8x48_f32: 24 accumulators, 3 vectors of B and an element of A in the 32 registers, and one
-// pointer for each row of A in the others. Masks end tiles at any column.
-struct Avx512Tile : BroadcastTile<Avx512, 8, 3, 2> {
+// pointer for each row of A in the others; and 6 x 64 where a vector would be left over, for which a tile of its own
+// would wait for elements of A. Masks end tiles at any column.
+struct Avx512Tile : BroadcastTile<Avx512, 8, 3, 2, 6> {
   // to[k][column] = from[column][k] for `width` columns, a multiple of 16.
   static void transpose(const float* const* from, int width, int64_t k, float* to) {
     int64_t i = 0;

@@ -90,8 +90,8 @@ struct CompressedB {
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, float* to) const {
     constexpr int kDepth = Gemm<Tile>::kDepth;
     static_assert(kDepth % kNibbles == 0, "blocks are whole");
-    alignas(64) float rows[Tile::kColumns][kDepth];
-    const float* from[Tile::kColumns];  // columns behind the last one are copies of it that nobody reads
+    alignas(64) float rows[Tile::kMostColumns][kDepth];
+    const float* from[Tile::kMostColumns];  // columns behind the last one are copies of it that nobody reads
     for (int i = 0; i < count; ++i) expand.ahead(column + i, k, depth, rows[i]);
     for (int i = 0; i < width; ++i) from[i] = rows[std::min(i, count - 1)];
     Tile::transpose(from, width, depth, to);

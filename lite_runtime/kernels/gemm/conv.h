@@ -131,7 +131,7 @@ class ConvLayer {
           Packer::pack(nullptr, weight, c_, n_, false, reinterpret_cast<float*>(packed));
         });
       } else {
-        PackedB<T>::pack(ColumnsB{weight, k_}, n_, k_, 0, n_, reinterpret_cast<Weight*>(packed));
+        PackedB<T>::pack(ColumnsB{weight, k_}, n_, k_, reinterpret_cast<Weight*>(packed));
       }
     }
     return size;

@@ -147,7 +147,7 @@ class LinearLayer {
     if (to == nullptr) return size;
     void* packed = PreparedHeader::start(to, way_);
     const Weight* w = in_.w.as<Weight>();
-    if (packs) PackedB<T>::pack(ColumnsB{w, k_}, n_, k_, 0, n_, static_cast<Weight*>(packed));
+    if (packs) PackedB<T>::pack(ColumnsB{w, k_}, n_, k_, static_cast<Weight*>(packed));
     return size;
   }
 

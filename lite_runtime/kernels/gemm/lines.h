@@ -25,14 +25,15 @@ struct Lines {
 
   int64_t window_elements() const { return int64_t{images.at.h.size} * images.at.w.size * images.group; }
 
-  // How far element `k` of a window [r,s,c] is from its start.
-  int64_t offset(int64_t k) const {
-    const Windows& at = images.at;
-    const int64_t place = k / images.group;
-    return place / at.w.size * at.h.dilation * line + place % at.w.size * at.w.dilation * pixel + k % images.group;
-  }
+  // How far each element of a window [r,s,c] is from its start.
   void offsets(int64_t* to) const {
-    for (int64_t k = 0; k < window_elements(); ++k) to[k] = offset(k);
+    const Windows& at = images.at;
+    for (int64_t i = 0; i < at.h.size; ++i) {
+      for (int64_t j = 0; j < at.w.size; ++j) {
+        const int64_t place = i * at.h.dilation * line + j * at.w.dilation * pixel;
+        for (int64_t c = 0; c < images.group; ++c) *to++ = place + c;
+      }
+    }
   }
 
   // How many lines `windows` rows of windows see at `places` of their rows.

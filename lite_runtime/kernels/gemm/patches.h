@@ -117,7 +117,7 @@ struct PatchesB {
     const Windows& at = images.at;
     struct Piece {  // of the panel: channels of one place of the window
       int i, j, channel, length;
-    } pieces[Tile::kColumns];
+    } pieces[Tile::kMostColumns];
     int n_pieces = 0;
     for (int done = 0; done < count;) {
       const int64_t place = (column + done) / images.group;
@@ -127,7 +127,7 @@ struct PatchesB {
       done += length;
     }
     GridPosition g(at, first + k);
-    float whole[Tile::kColumns + Isa::kLanes] = {};
+    float whole[Tile::kMostColumns + Isa::kLanes] = {};
     for (int64_t row = 0; row < depth; ++row, g.next(at), to += width) {
       float* next = whole;
       for (int p = 0; p < n_pieces; ++p) {

@@ -24,8 +24,7 @@ class StepProduct {
       : context_(context), packed_(static_cast<const float*>(context.prepared)), m_(m), k_(k), n_(n) {
     if (packed_ != nullptr) return;
     float* packed = static_cast<float*>(context.scratch);
-    columns ? PackedB<Tile>::pack(ColumnsB{w, k}, n, k, 0, n, packed)
-            : PackedB<Tile>::pack(RowsB{w, n}, n, k, 0, n, packed);
+    columns ? PackedB<Tile>::pack(ColumnsB{w, k}, n, k, packed) : PackedB<Tile>::pack(RowsB{w, n}, n, k, packed);
     packed_ = packed;
   }
 
@@ -58,7 +57,7 @@ uint64_t recurrent_scratch(const Context& context, int64_t n, int64_t gates, int
 template <class Tile>
 uint64_t recurrent_prepare(const Tensor& w, void* to) {
   const int64_t n = w.dim(0), h = w.dim(1);
-  if (to != nullptr) PackedB<Tile>::pack(ColumnsB{w.f32(), h}, n, h, 0, n, static_cast<float*>(to));
+  if (to != nullptr) PackedB<Tile>::pack(ColumnsB{w.f32(), h}, n, h, static_cast<float*>(to));
   return static_cast<uint64_t>(PackedB<Tile>::numbers(n, h)) * sizeof(float);
 }
 // Scratch of a backward pass: packed w [gates h, h], and `extra` rows [n, gates h].

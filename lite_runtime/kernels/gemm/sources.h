@@ -75,11 +75,19 @@ struct ColumnsA {
   }
 };
 
-// How wide the panel of the next `count` columns is.
+// How wide the panel of the next `count` columns is: the last one takes what is left, up to the most that a tile has,
+// so that there is no narrow one behind it.
 template <class Tile>
 constexpr int panel_width(int64_t count) {
   constexpr int kLeast = Tile::kLeastColumns;
-  return static_cast<int>(std::min<int64_t>((count + kLeast - 1) / kLeast * kLeast, Tile::kColumns));
+  const int64_t whole = (count + kLeast - 1) / kLeast * kLeast;
+  return static_cast<int>(whole <= Tile::kMostColumns ? whole : Tile::kColumns);
+}
+// In how many pieces `n` columns go, each of `size`, a multiple of kColumns, but for the last one: all of them start
+// with a panel.
+template <class Tile>
+constexpr int64_t pieces_of(int64_t n, int64_t size) {
+  return std::max<int64_t>(1, (n - (Tile::kMostColumns - Tile::kColumns) + size - 1) / size);
 }
 
 // One row of a panel, zeros behind `count` columns.
@@ -112,7 +120,7 @@ struct ColumnsB {
 
   template <class Tile>
   void panel(int64_t k, int64_t depth, int64_t column, int count, int width, T* to) const {
-    const T* from[Tile::kColumns];  // columns behind the last one are copies of it that nobody reads
+    const T* from[Tile::kMostColumns];  // columns behind the last one are copies of it that nobody reads
     for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step + k;
     Tile::transpose(from, width, depth, to);
   }
@@ -130,15 +138,15 @@ struct PackedB {
   const Weight* then = nullptr;  // what is multiplied next, if that is known
 
   static int64_t numbers(int64_t n, int64_t k) {
-    const int64_t whole = n / Tile::kColumns * Tile::kColumns;
-    return (whole + panel_width<Tile>(n - whole)) * k;
+    return (n + Tile::kLeastColumns - 1) / Tile::kLeastColumns * Tile::kLeastColumns * k;
   }
-  // Packs the columns of [n,k] from `begin` to `end`, multiples of kColumns or n.
+  // Packs the columns of [n,k].
   template <class B>
-  static void pack(const B& from, int64_t n, int64_t k, int64_t begin, int64_t end, Weight* to) {
-    for (int64_t j = begin; j < end; j += Tile::kColumns) {
-      const int count = static_cast<int>(std::min<int64_t>(Tile::kColumns, n - j));
-      from.template panel<Tile>(0, k, j, count, panel_width<Tile>(count), to + j * k);
+  static void pack(const B& from, int64_t n, int64_t k, Weight* to) {
+    for (int64_t j = 0, width; j < n; j += width) {
+      width = panel_width<Tile>(n - j);
+      const int count = static_cast<int>(std::min(width, n - j));
+      from.template panel<Tile>(0, k, j, count, static_cast<int>(width), to + j * k);
     }
   }
 

@@ -51,14 +51,14 @@ class Winograd {
 
   // Packs G w G^T for every pair of channels; `weights` and `turned` as above.
   static void pack(ThreadPool* pool, const Weight* weights, int channels, int results, bool turned, float* to) {
-    const int64_t panels = (results + Tile::kColumns - 1) / Tile::kColumns, blocks = (channels + kStrip - 1) / kStrip;
+    const int64_t panels = pieces_of<Tile>(results, Tile::kColumns), blocks = (channels + kStrip - 1) / kStrip;
     const int64_t tasks = panels * blocks, cost = 100 * Tile::kColumns * kStrip;
     parallel_for(pool, tasks, share(tasks, cost), [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t k = task / blocks * Tile::kColumns, c = task % blocks * kStrip;
         const PackedB<Tile> panel = {nullptr, results, channels};
         const int64_t width = panel.width(k), at = k * channels + c * width;
-        const int64_t ks = std::min<int64_t>(Tile::kColumns, results - k), cs = std::min(kStrip, channels - c);
+        const int64_t ks = std::min(width, results - k), cs = std::min(kStrip, channels - c);
         pack_block(weights, channels, results, k, ks, c, cs, turned, to + at, width);
       }
     });
@@ -125,7 +125,7 @@ class Winograd {
   static void pack_block(const Weight* weights, int channels, int results, int64_t k, int64_t ks, int64_t c, int64_t cs,
                          bool turned, float* to, int64_t width) {
     const int64_t to_step = PackedB<Tile>::numbers(results, channels);  // from point to point
-    Weight places[9 * kStrip * Tile::kColumns];                         // [places][cs][width]
+    Weight places[9 * kStrip * Tile::kMostColumns];                     // [places][cs][width]
     const Weight* from = weights + c * 9 * results + k;
     int64_t row_step = int64_t{9} * results, step = results;
     if (!turned) {

@@ -11,26 +11,16 @@ template <typename Weight_>
 struct NeonProduct {
   using Isa = Neon;
   using Weight = Weight_;
-  static constexpr int kRows = 8, kColumns = 8, kLeastColumns = kColumns;
+  static constexpr int kRows = 8, kColumns = 8, kLeastColumns = kColumns, kMostColumns = kColumns;
   static constexpr bool kAnyColumns = false, kTakesOffsets = false;
 
-  // C = limits(A B + (C or bias or 0)) for 8 rows, whatever `rows` says, of `columns` columns. A's row r has its
-  // element k at a[r][index(k)]; where those are Apart by more than 1, the rows of A are neighbours. B's row k lies at
-  // b + k b_step, all 8 columns.
+  // C = limits(A B + (C or bias or 0)) for `rows` rows, or more up to a multiple of 8, of `columns` columns. A's row r
+  // has its element k at a[r][index(k)]; where those are Apart by more than 1, the rows of A are neighbours. B's row k
+  // lies at b + k b_step, all 8 columns.
   template <class Index>
-  static void run(int, int columns, int64_t k, const float* const* a, Index index, const Weight* b, int64_t b_step,
+  static void run(int rows, int columns, int64_t k, const float* const* a, Index index, const Weight* b, int64_t b_step,
                   float* const* c, const TileEnds& ends) {
-    const int first = std::min(columns, 4), second = columns - first;
-    float32x4_t acc[8][2];
-    start(c, ends, first, second, acc);
-    multiply(k, a, index, b, b_step, acc);
-    const float32x4_t low = vdupq_n_f32(ends.limits.low), high = vdupq_n_f32(ends.limits.high);
-#pragma GCC unroll 8
-    for (int r = 0; r < 8; ++r) {
-      float* const to = c[r];
-      Neon::store(to, Neon::min(high, Neon::max(low, acc[r][0])), first);
-      if (second > 0) Neon::store(to + 4, Neon::min(high, Neon::max(low, acc[r][1])), second);
-    }
+    for (int r = 0; r < rows; r += kRows) tile(columns, k, a + r, index, b, b_step, c + r, ends);
   }
 
   // to[k][column] = from[column][k] for 8 columns.
@@ -51,6 +41,22 @@ struct NeonProduct {
   }
 
  private:
+  template <class Index>
+  static void tile(int columns, int64_t k, const float* const* a, Index index, const Weight* b, int64_t b_step,
+                   float* const* c, const TileEnds& ends) {
+    const int first = std::min(columns, 4), second = columns - first;
+    float32x4_t acc[8][2];
+    start(c, ends, first, second, acc);
+    multiply(k, a, index, b, b_step, acc);
+    const float32x4_t low = vdupq_n_f32(ends.limits.low), high = vdupq_n_f32(ends.limits.high);
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; ++r) {
+      float* const to = c[r];
+      Neon::store(to, Neon::min(high, Neon::max(low, acc[r][0])), first);
+      if (second > 0) Neon::store(to + 4, Neon::min(high, Neon::max(low, acc[r][1])), second);
+    }
+  }
+
   using Accumulators = float32x4_t[8][2];
   struct Columns {  // of a row of B
     float32x4_t low, high;

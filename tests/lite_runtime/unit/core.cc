@@ -109,6 +109,11 @@ void test_arenas() {
     expect(arena.reserve(size) && arena.size() >= size, "an arena has any size");
     expect(reinterpret_cast<uintptr_t>(arena.data()) % lite::Arena::kAlignment == 0, "an arena is aligned");
     arena.data()[size - 1] = 1;
+#if defined(MADV_HUGEPAGE)
+    const size_t page = size < lite::Arena::kLargePage ? lite::Arena::kAlignment : lite::Arena::kLargePage;
+    expect(reinterpret_cast<uintptr_t>(arena.data()) % page == 0,
+           "an arena starts with a large page where it fills one");
+#endif
   }
 }
 
