@@ -18,8 +18,8 @@ struct NeonProduct {
   // has its element k at a[r][index(k)]; where those are Apart by more than 1, the rows of A are neighbours. B's row k
   // lies at b + k b_step, all 8 columns.
   template <class Index>
-  static void run(int rows, int columns, int64_t k, const float* const* a, Index index, const Weight* b, int64_t b_step,
-                  float* const* c, const TileEnds& ends) {
+  __attribute__((noinline)) static void run(int rows, int columns, int64_t k, const float* const* a, Index index,
+                                            const Weight* b, int64_t b_step, float* const* c, const TileEnds& ends) {
     for (int r = 0; r < rows; r += kRows) tile(columns, k, a + r, index, b, b_step, c + r, ends);
   }
 
@@ -42,8 +42,9 @@ struct NeonProduct {
 
  private:
   template <class Index>
-  static void tile(int columns, int64_t k, const float* const* a, Index index, const Weight* b, int64_t b_step,
-                   float* const* c, const TileEnds& ends) {
+  __attribute__((always_inline)) static inline void tile(int columns, int64_t k, const float* const* a, Index index,
+                                                         const Weight* b, int64_t b_step, float* const* c,
+                                                         const TileEnds& ends) {
     const int first = std::min(columns, 4), second = columns - first;
     float32x4_t acc[8][2];
     start(c, ends, first, second, acc);
