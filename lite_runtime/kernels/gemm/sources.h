@@ -119,7 +119,7 @@ struct ColumnsB {
   int64_t step;  // from column to column
 
   template <class Tile>
-  void panel(int64_t k, int64_t depth, int64_t column, int count, int width, T* to) const {
+  __attribute__((noinline)) void panel(int64_t k, int64_t depth, int64_t column, int count, int width, T* to) const {
     const T* from[Tile::kMostColumns];  // columns behind the last one are copies of it that nobody reads
     for (int i = 0; i < width; ++i) from[i] = base + (column + std::min(i, count - 1)) * step + k;
     Tile::transpose(from, width, depth, to);
