@@ -307,8 +307,7 @@ def show(status: dict[str, Any], as_json: bool) -> None:
     task = f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}"
     print(printable(task))
     if spent := status["privacy"]:
-        cost = f"epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}"
-        print(f"  spent: {cost}, in {spent['rounds']} rounds")
+        show_spent(spent)
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"
@@ -316,3 +315,8 @@ def show(status: dict[str, Any], as_json: bool) -> None:
             if name in entry
         )
         print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))
+
+
+def show_spent(spent: dict[str, Any]) -> None:
+    cost = f"epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}"
+    print(f"  spent: {cost}, in {spent['rounds']} rounds")
