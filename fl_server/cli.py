@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import ssl
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from fl_server.commands.operator import EXAMPLES, add_place, words
 from fl_server.commands.simulate import run as run_simulation
-from fl_server.console import exit_code, key_of, parser_of
+from fl_server.console import exit_code, key_of, parser_of, words_of
 from fl_server.errors import MissingExtra, SettingsError
 
 
@@ -76,7 +75,7 @@ def _serve(options: argparse.Namespace) -> int:
         workers=options.workers,
         authority_key=options.ca_key,
         authority_public=key_of(str(options.ca_pub)) if options.ca_pub else b"",
-        attest=shlex.split(options.attest),
+        attest=words_of("--attest", options.attest),
         poll_s=options.poll_s,
         log=(options.log, options.log_level),
     )

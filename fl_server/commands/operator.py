@@ -23,6 +23,9 @@ EXAMPLES = """\
   ms-serve token create grafana --scope metrics --days 365
   ms-serve audit --folder state               the log, its chain checked"""
 
+# What the calls of Operator and TaskSettings take besides settings.
+_GIVEN_OTHERWISE = {"self", "cls", "name", "model", "weights", "of", "version"}
+
 Word = tuple[Callable[[], argparse.ArgumentParser], Callable[[argparse.Namespace], int]]
 
 
@@ -255,6 +258,8 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"{text!r}: want NAME=VALUE such as min_cohort=24")
+    if name in _GIVEN_OTHERWISE:
+        raise argparse.ArgumentTypeError(f"{name!r} is no setting that --set may give")
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):

@@ -62,6 +62,8 @@ def test_a_command_that_fails_says_one_line_and_returns_one(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--set", "oops"], "want NAME=VALUE"),
+        (["--set", "name=t"], "'name' is no setting that --set may give"),
+        (["--set", "cls=t"], "'cls' is no setting that --set may give"),
         (["--set", "foo=1"], "no setting 'foo'; there are name, population, rounds, min_cohort"),
         (["--set", "min_cohort=1"], "setting min_cohort is 1, want greater than or equal to 2"),
         (["--set", "rounds=many"], "setting rounds is 'many', want"),
@@ -156,14 +158,22 @@ def test_the_protocol_works_without_the_web_framework():
         (["--tls-key", "k.pem"], 1, "--tls-key k.pem needs --tls-cert"),
         (["--ca-pub", "ab" * 32, "--attest", "true"], 1, "give it to ca sign"),
         (["--attest", "/none/hook"], 1, "attestation: /none/hook: no command that can be run"),
+        (["--attest", "'hook"], 1, '--attest "\'hook": No closing quotation'),
         (["--tenant", "\udcff"], 1, "want 1 to 64 bytes of text"),
+        (["evaluate", "a", "b", "--set", "of=c"], 2, "'of' is no setting that --set may give"),
+        (["token", "create", "t", "--token", "t", "--days", "nan"], 1, "Out of range float"),
+        (["ca", "sign", "--server", "http://h", "--watch", "nan"], 1, "--watch nan: want seconds"),
+        (["ca", "sign", "--server", "http://h", "--watch", "0"], 1, "--watch 0: want seconds"),
+        (["ca", "sign", "--server", "http://h", "--days", "0"], 1, "--days 0: want 1 to 36500"),
+        (["ca", "sign", "--server", "http://h", "--attest", "'x"], 1, "No closing quotation"),
+        (["ca", "init", "--passphrase-file", "/dev/zero"], 1, "no passphrase of 1 to 1023 bytes"),
         (["status", "--token", "t", "--server", "http://[::1"], 1, "want http://HOST:PORT"),
         (["status", "--token", "t", "--server", "ftp://x"], 1, "want http://HOST:PORT"),
         (["status", "--token", "a\nb"], 1, "the admin token is not printable ASCII"),
     ],
 )
 def test_serve_says_in_one_line_what_it_cannot_use(arguments, code, message, tmp_path, capsys):
-    place = ["--folder", str(tmp_path)]
+    place = ["--ca" if arguments[0] == "ca" else "--folder", f"{tmp_path}/place"]
     try:
         found = serve([*arguments, *place])
     except SystemExit as end:
@@ -194,6 +204,8 @@ def test_a_token_that_is_no_text_is_named(tmp_path, capsys):
         (["--run-timeout-s", "inf"], "inf s for a run"),
         (["--population", "\udcff"], "is no text that UTF-8 can hold"),
         (["--server", "x"], "want http://HOST:PORT"),
+        (["--rounds", "0"], "--rounds 0: want 1 or more"),
+        (["--attest", "'hook"], '--attest "\'hook": No closing quotation'),
     ],
 )
 def test_a_client_that_could_never_train_says_so_at_once(arguments, message, tmp_path, capsys):
