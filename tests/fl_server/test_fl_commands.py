@@ -123,6 +123,20 @@ def test_simulate_reports_figures_as_json(capsys):
     assert [device[0]["outcome"] for device in figures["devices"]] == ["done"] * 4
 
 
+@pytest.mark.parametrize(
+    "small",
+    [
+        ["--set", "min_cohort=3", "--set", "target_cohort=6"],
+        ["--set", "shard_size=3"],
+    ],
+)
+def test_simulated_devices_take_part_in_cohorts_and_shards_as_small_as_a_task_says(small, capsys):
+    assert simulate(["--devices", "6", "--rounds", "1", *small]) == 0
+    told = capsys.readouterr()
+    assert told.err.startswith("warning: a cohort of 3 hides nobody; 20 is the floor\n")
+    assert "round 1: finished" in told.out
+
+
 def test_the_server_imports_neither_ir_nor_cloud_nor_converter():
     root = Path(__file__).parents[2]
     code = (
