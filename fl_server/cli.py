@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import ssl
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from fl_server.commands.operator import EXAMPLES, add_place, words
 from fl_server.commands.simulate import run as run_simulation
-from fl_server.console import exit_code, key_of, parser_of
+from fl_server.console import exit_code, key_of, parser_of, words_of
 from fl_server.errors import MissingExtra, SettingsError
 
 
@@ -59,13 +58,20 @@ def _serve_parser() -> argparse.ArgumentParser:
         help="debug: every request; info: rounds that end (%(default)s)",
     )
     parser.add_argument("--poll-s", type=float, default=20.0, help="longest hold (%(default)s)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="rates, limits and waits (docs/federated.md lists them); may be repeated",
+    )
     return parser
 
 
 def _serve(options: argparse.Namespace) -> int:
     try:
         from fl_server.http.serving import serve_forever
-        from fl_server.settings import Settings
+        from fl_server.settings import Settings, number_of
     except ImportError as error:
         raise MissingExtra(f"pip install 'mindspan[server]': {error}") from None
     settings = Settings(
@@ -76,9 +82,10 @@ def _serve(options: argparse.Namespace) -> int:
         workers=options.workers,
         authority_key=options.ca_key,
         authority_public=key_of(str(options.ca_pub)) if options.ca_pub else b"",
-        attest=shlex.split(options.attest),
+        attest=words_of("--attest", options.attest),
         poll_s=options.poll_s,
         log=(options.log, options.log_level),
+        **dict(number_of(text) for text in options.set),  # type: ignore[arg-type]
     )
     tls = _tls(options.tls_cert, options.tls_key, options.tls_client_ca)
     serve_forever(settings, options.host, options.port, tls)

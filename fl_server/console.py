@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -105,6 +106,14 @@ def key_of(text: str) -> bytes:
     if len(key) != 32:
         raise SettingsError("a public key is 64 hexadecimal digits, or a file that holds them")
     return key
+
+
+def words_of(option: str, command: str) -> list[str]:
+    """The words of a command that an option gives, as a shell reads it.     raises SettingsError"""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise SettingsError(f"{option} {command[:80]!r}: {error}") from None
 
 
 def read_word(path: Path, most_bytes: int = 4096) -> str:

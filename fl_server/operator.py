@@ -173,8 +173,9 @@ class Operator:
         return found
 
     def _any(self, method: str, path: str, **arguments: Any) -> Any:
+        response = self._call(method, path, **arguments)
         try:
-            return self._call(method, path, **arguments).json()
+            return response.json()
         except (ValueError, RecursionError):
             return None
 
@@ -183,6 +184,8 @@ class Operator:
             response = self._http.request(method, path, **arguments)
         except httpx.HTTPError as error:
             raise ServerUnreachable(f"{self._http.base_url}: {error}") from None
+        except ValueError as error:  # of what JSON does not hold, such as nan
+            raise SettingsError(f"{method} {path}: {error}") from None
         if response.is_error:
             raise ServerRefused(response.status_code, response.text.strip())
         return response

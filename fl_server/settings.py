@@ -6,11 +6,16 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from fl_server.errors import SettingsError
 from fl_server.secagg.keys import RandomBytes
+
+_DAY_S = 86400
+# Devices take no larger model (device/http.py).
+_MOST = {"certificate_days": 36500, "max_model_bytes": 1 << 28, "max_connections": 10**6}
+_WITH_OPTION = ("workers", "poll_s")
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,32 @@ class Settings:
                 "--attest with --ca-pub: the authority decides about devices; give it to ca sign"
             )
         for name in ("attest_s", "poll_s", "retry_s", "header_s", "body_s", "read_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SettingsError(f"{name} is {getattr(self, name)}, want seconds above 0")
+            if not 0 < getattr(self, name) <= _DAY_S:
+                want = "want seconds above 0, a day at the most"
+                raise SettingsError(f"{name} is {getattr(self, name)}, {want}")
+        for name, most in _MOST.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise SettingsError(f"{name} is {getattr(self, name)}, want 1 to {most}")
         if self.workers < 1:
             raise SettingsError(f"workers is {self.workers}, want 1 or more")
         check_name("tenant", self.tenant)
+
+
+def number_of(text: str) -> tuple[str, float]:
+    """The name and value of NAME=NUMBER, a setting without an option of its own.
+
+    raises SettingsError
+    """
+    name, _, value = text.partition("=")
+    known = {f.name: type(f.default) for f in fields(Settings) if f.name not in _WITH_OPTION}
+    kinds = {name: kind for name, kind in known.items() if kind in (int, float)}
+    if name not in kinds:
+        raise SettingsError(f"no setting {name[:80]!r}; there are {', '.join(kinds)}")
+    try:
+        return name, kinds[name](value)
+    except ValueError:
+        want = "a whole number" if kinds[name] is int else "a number"
+        raise SettingsError(f"{name} is {value[:80]!r}, want {want}") from None
 
 
 def check_name(what: str, name: str) -> None:

@@ -38,6 +38,7 @@ from fl_server.task_settings import TaskSettings
 
 TASK = "simulated"
 _ASK = wire.CheckIn("", 0, b"")
+_LONGEST_S, _SLOWEST = 1e6, 1e3  # of a device; a round lasts for a week at the most
 _PATIENCE = 20  # so many times as long as devices train or a round is open, without one finished
 
 T = TypeVar("T")
@@ -69,9 +70,13 @@ class Times:
             raise SettingsError(f"drop is {self.drop}, want a chance from 0 to below 1")
         if not 0 <= self.slow <= 1:
             raise SettingsError(f"slow is {self.slow}, want a share from 0 to 1")
-        seconds = self.train_s, self.message_s, self.away_s
-        if min(seconds) <= 0 or self.slow_factor < 1 or self.spread < 0:
-            raise SettingsError("want seconds above 0, a slow_factor of at least 1, no less spread")
+        for name in ("train_s", "message_s", "away_s"):
+            if not 0 < (given := getattr(self, name)) <= _LONGEST_S:
+                raise SettingsError(f"{name} is {given}, want above 0, at most {_LONGEST_S:g}")
+        if not 1 <= self.slow_factor <= _SLOWEST:
+            raise SettingsError(f"slow_factor is {self.slow_factor}, want 1 to {_SLOWEST:g}")
+        if not 0 <= self.spread <= 10:
+            raise SettingsError(f"spread is {self.spread}, want 0 to 10")
 
     def of_devices(self, count: int) -> list[float]:
         """The seconds that each device trains for."""
@@ -102,13 +107,17 @@ class Point:
 @dataclass
 class Course:
     """reached: the seconds after which the loss was as low as was asked for, None if never ·
-    gone: how often devices went away, by what they did last
+    gone: how often devices went away, by what they did last · ended: why there are fewer rounds
+    than the task was to have, empty if there are not · privacy: what its releases have cost, None
+    without differential privacy
     """
 
     points: list[Point] = field(default_factory=list)
     reached: float | None = None
     failed_rounds: int = 0
     gone: dict[str, int] = field(default_factory=dict)
+    ended: str = ""
+    privacy: dict[str, float] | None = None
     weights: Floats | None = field(default=None, repr=False)
 
     def figures(self) -> dict[str, Any]:
@@ -136,6 +145,8 @@ def simulate_time(
     global weights.     settings: fields of TaskSettings
     raises SettingsError, RoundFailed
     """
+    if np.isnan(target_loss):
+        raise SettingsError("target_loss is nan, want a number")
     task = TaskSettings.checked(name=TASK, **settings)
     if task.plan().is_taught:
         raise SettingsError("modelled time has neither strategy scaffold nor local weights")
@@ -197,6 +208,7 @@ def _follow(
     with world.service.store.read() as db:
         course.failed_rounds = record.stages(db, TASK).get("failed", 0)
     course.gone = dict(sorted(world.gone.items()))
+    course.ended, course.privacy = task.error, rounds.spent(task)
     return course
 
 

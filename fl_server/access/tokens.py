@@ -12,11 +12,16 @@ from sqlalchemy import Connection, Row, select, update
 from fl_server.access.scopes import OF_ALL_TENANTS, SCOPES
 from fl_server.errors import Forbidden, NotFound, ProtocolError, SettingsError, Unauthorised
 from fl_server.settings import Settings, check_name
+from fl_server.storage.audit import SERVER
 from fl_server.storage.store import Store
 from fl_server.storage.tables import tokens as table
 
 _ALL = "*"
 _PREFIX = "ms_"
+_ADMIN, _ENROL = "admin.token", "enrol.token"
+# Whom else the audit log names.
+_NAMED_ALREADY = frozenset({_ADMIN, _ENROL, SERVER})
+_MOST_DAYS = 36500
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,8 @@ class Tokens:
         self._store = store
         self._settings = settings
         self._own = {
-            admin_token: Actor("admin.token", frozenset({_ALL})),
-            enrol_token: Actor("enrol.token", frozenset({"enrol"}), settings.tenant),
+            admin_token: Actor(_ADMIN, frozenset({_ALL})),
+            enrol_token: Actor(_ENROL, frozenset({"enrol"}), settings.tenant),
         }
 
     def create(
@@ -157,6 +162,10 @@ def _check(name: str, scopes: list[str], tenant: str, days: float | None) -> Non
     """raises SettingsError"""
     if not name.isprintable() or not 1 <= len(name) <= 64:
         raise SettingsError(f"token {name[:80]!r}: want a name of 1 to 64 characters")
+    if name in _NAMED_ALREADY:
+        raise SettingsError(f"token {name}: this is what the audit log calls another one")
+    if "/" in name or name in (".", ".."):
+        raise SettingsError(f"token {name}: want a name that is one part of a path, without /")
     if tenant:
         check_name("tenant", tenant)
     for scope in scopes:
@@ -166,8 +175,8 @@ def _check(name: str, scopes: list[str], tenant: str, days: float | None) -> Non
             raise SettingsError(f"scope {scope} is of all tenants, not of {tenant}")
     if not scopes:
         raise SettingsError(f"token {name} is good for nothing; want scopes")
-    if days is not None and not 0 < days <= 36500:
-        raise SettingsError(f"days is {days}, want a number above 0")
+    if days is not None and not 0 < days <= _MOST_DAYS:
+        raise SettingsError(f"days is {days}, want a number above 0, and at most {_MOST_DAYS}")
 
 
 def _within(

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import random
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 from fl_server.authority.attestation import check_command
 from fl_server.authority.ca import CertificateAuthority, Request, parse_request
-from fl_server.console import add_tls, parser_of, printable, progress, read_word
+from fl_server.console import add_tls, parser_of, printable, progress, read_word, words_of
 from fl_server.errors import (
     FlError,
     HookFailed,
@@ -32,6 +31,8 @@ from fl_server.secagg.certificate import Certificate
 
 # A server that is away is asked again after a pause that grows from --watch to this.
 _LONGEST_PAUSE_S = 300.0
+_MOST_WATCH_S, _MOST_DAYS = 86400, 36500
+_MOST_PASSPHRASE = 1023  # of the library that encrypts the key, in bytes
 
 _EXAMPLES = """\
   ms-serve ca init --ca ca                    makes ca.key, ca.pub and ca.crl
@@ -105,7 +106,11 @@ def _rotate(options: argparse.Namespace) -> None:
 def _sign(options: argparse.Namespace) -> None:
     if not options.server:
         raise SettingsError("ca sign: want --server and --token")
-    command = shlex.split(options.attest)
+    if options.watch is not None and not 0 < options.watch <= _MOST_WATCH_S:
+        raise SettingsError(f"--watch {options.watch:g}: want seconds above 0, a day at the most")
+    if not 1 <= options.days <= _MOST_DAYS:
+        raise SettingsError(f"--days {options.days}: want 1 to {_MOST_DAYS}")
+    command = words_of("--attest", options.attest)
     check_command(command)
     tls = options.tls_ca, options.tls_cert
     with Operator(options.server, options.token, *tls) as operator:
@@ -215,8 +220,9 @@ def _passphrase(options: argparse.Namespace) -> str:
         word = read_word(options.passphrase_file)
     except ValueError:
         word = ""
-    if not word:
-        raise SettingsError(f"{options.passphrase_file}: holds no passphrase")
+    if not 0 < len(word.encode()) <= _MOST_PASSPHRASE:
+        want = f"no passphrase of 1 to {_MOST_PASSPHRASE} bytes"
+        raise SettingsError(f"{options.passphrase_file}: {want}")
     return word
 
 

@@ -23,6 +23,9 @@ EXAMPLES = """\
   ms-serve token create grafana --scope metrics --days 365
   ms-serve audit --folder state               the log, its chain checked"""
 
+# What the calls of Operator and TaskSettings take besides settings.
+_GIVEN_OTHERWISE = {"self", "cls", "name", "model", "weights", "of", "version"}
+
 Word = tuple[Callable[[], argparse.ArgumentParser], Callable[[argparse.Namespace], int]]
 
 
@@ -255,6 +258,8 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"{text!r}: want NAME=VALUE such as min_cohort=24")
+    if name in _GIVEN_OTHERWISE:
+        raise argparse.ArgumentTypeError(f"{name!r} is no setting that --set may give")
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):
@@ -307,8 +312,7 @@ def show(status: dict[str, Any], as_json: bool) -> None:
     task = f"{status['name']}: {status['state']}, weights {status['version']} {status['error']}"
     print(printable(task))
     if spent := status["privacy"]:
-        cost = f"epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}"
-        print(f"  spent: {cost}, in {spent['rounds']} rounds")
+        show_spent(spent)
     for entry in status["rounds"]:
         figures = entry.get("error") or ", ".join(
             f"{name} {entry[name]:.4g}"
@@ -316,3 +320,8 @@ def show(status: dict[str, Any], as_json: bool) -> None:
             if name in entry
         )
         print(printable(f"  round {entry['number']}: {entry['stage']} {figures}".rstrip()))
+
+
+def show_spent(spent: dict[str, Any]) -> None:
+    cost = f"epsilon {spent['epsilon']:.3g} at delta {spent['delta']:g}"
+    print(f"  spent: {cost}, in {spent['rounds']} rounds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,13 +183,16 @@ def _run_over_http(options: argparse.Namespace, fleet: Fleet) -> int:
     from fl_server.simulation import simulate
 
     stages = [Stage[name.upper()] for name in options.drop]
-    floor = min(COHORT_FLOOR, len(fleet.trainers) - len(stages))
-    if floor < COHORT_FLOOR:
-        progress(f"warning: a cohort of {floor} hides nobody; {COHORT_FLOOR} is the floor")
     # Nobody waits for who has vanished; where nobody does, a busy machine has the time it needs.
     settings = {"join_s": 60}
     if stages:
         settings = {"join_s": 4, "share_s": 4, "vector_s": 4, "agree_s": 4, "reveal_s": 4}
+    most = len(fleet.trainers)
+    fewest = min(COHORT_FLOOR, most - len(stages))
+    settings |= {"min_cohort": fewest, "target_cohort": most, **dict(options.set)}
+    floor = _floor(settings, fewest)
+    if floor < COHORT_FLOOR:
+        progress(f"warning: a cohort of {floor} hides nobody; {COHORT_FLOOR} is the floor")
     result = simulate(
         fleet.trainers,
         fleet.model,
@@ -197,7 +200,7 @@ def _run_over_http(options: argparse.Namespace, fleet: Fleet) -> int:
         rounds=options.rounds,
         cohort_floor=floor,
         stop_after=dict(enumerate(stages)),
-        settings=settings | dict(options.set),
+        settings=settings,
         progress=progress,
     )
     if options.plot:
@@ -208,6 +211,15 @@ def _run_over_http(options: argparse.Namespace, fleet: Fleet) -> int:
         show(result.status, False)
         print(f"{len(fleet.trainers)} devices, {result.seconds:.1f} s")
     return 0
+
+
+def _floor(settings: Mapping[str, Any], fewest: int) -> int:
+    """The fewest that devices are summed with: no more than the task may ask for, which they all
+    decline else.     raises SettingsError"""
+    from fl_server.task_settings import TaskSettings
+
+    task = TaskSettings.checked(name="simulated", **settings)
+    return min(fewest, task.layout.least_shard(task.min_cohort, task.selected))
 
 
 def _plot(path: Path, result: Simulated) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl_server.commands.operator import show_spent
 from fl_server.console import progress
 from fl_server.secagg.policy import COHORT_FLOOR
 
@@ -101,6 +102,10 @@ def run_timed(options: argparse.Namespace, fleet: Fleet) -> int:
     last = course.points[-1]
     right = "" if last.accuracy is None else f", accuracy {last.accuracy:.4f}"
     print(f"{len(course.points)} rounds in {last.seconds:.0f} s, loss {last.loss:.4f}{right}")
+    if course.ended:
+        print(f"ended before round {options.rounds}: {course.ended}")
+    if course.privacy:
+        show_spent(course.privacy)
     if course.gone:
         went = ", ".join(f"{count} after {what}" for what, count in course.gone.items())
         print(f"went away: {went}; {course.failed_rounds} rounds failed")

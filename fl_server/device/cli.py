@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,7 +11,15 @@ from pathlib import Path
 
 from fl_server.address import tls_context
 from fl_server.conditions import Conditions
-from fl_server.console import add_tls, exit_code, key_of, parser_of, printable, progress
+from fl_server.console import (
+    add_tls,
+    exit_code,
+    key_of,
+    parser_of,
+    printable,
+    progress,
+    words_of,
+)
 from fl_server.device.device import Device, Report
 from fl_server.device.trainer import MOST_MEMORY_BYTES, TIMEOUT_S, LiteTrainer, load_examples
 from fl_server.errors import SettingsError
@@ -92,7 +99,9 @@ def client(arguments: Sequence[str] | None = None) -> int:
 
 def _client(options: argparse.Namespace) -> int:
     said = dict(text.partition("=")[::2] for text in options.condition)
-    conditions = Conditions.from_query(said)
+    conditions, attest = Conditions.from_query(said), words_of("--attest", options.attest)
+    if options.rounds is not None and options.rounds < 1:
+        raise SettingsError(f"--rounds {options.rounds}: want 1 or more")
     trainer = LiteTrainer(
         load_examples(options.data),
         options.epochs,
@@ -120,7 +129,7 @@ def _client(options: argparse.Namespace) -> int:
         tell=progress,
         conditions=lambda: conditions,
         tls=tls_context(options.tls_ca, options.tls_cert),
-        attest=lambda key: _attestation(shlex.split(options.attest), key),
+        attest=lambda key: _attestation(attest, key),
     )
     with device:
         for report in device.run(options.rounds):

@@ -155,7 +155,7 @@ def _add_tokens(router: APIRouter, service: Service) -> None:
     def list_tokens(request: Request) -> list[dict[str, Any]]:
         return service.tokens.listed(request.state.actor.tenant)
 
-    @router.post("/tokens/{name}/revoke")
+    @router.post("/tokens/{name:path}/revoke")  # names of before may have a /
     def revoke_token(request: Request, name: str) -> dict[str, str]:
         service.tokens.revoke(name, request.state.actor.tenant)
         return {"revoked": name}

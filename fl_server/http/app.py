@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI, Request
@@ -19,13 +18,11 @@ from fl_server.access.clients import StaleCounter
 from fl_server.errors import FlError
 from fl_server.http import admin, api, dashboard
 from fl_server.http.admission import admit
-from fl_server.http.guard import Guard, refusal
+from fl_server.http.guard import Guard, refusal, store_away
 from fl_server.http.metrics import Metrics, Timed
 from fl_server.service import Service
 from fl_server.settings import Settings
 from fl_server.task_settings import problem
-
-_log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -66,6 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _refuse_request)
     app.add_exception_handler(HTTPException, _refuse_http)
     app.add_exception_handler(DataError, _refuse_value)
+    app.add_exception_handler(OverflowError, _refuse_value)  # what SQLite's driver raises for it
     app.add_exception_handler(SQLAlchemyError, _come_again)
     app.add_exception_handler(OSError, _come_again)
     return app
@@ -82,6 +80,8 @@ def _refuse(_: Request, error: Exception) -> Response:
 def _refuse_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return _line("Malformed: the body is no JSON", 422)
     if first["loc"][0] == "body" and len(first["loc"]) == 2:
         return _line(f"Malformed: {problem(first)}", 422)
     where = ".".join(str(part) for part in first["loc"])
@@ -102,15 +102,8 @@ def _refuse_value(_: Request, __: Exception) -> Response:
 
 
 def _come_again(_: Request, error: Exception) -> Response:
-    _log.error("the store failed: %s", _one_line(error))
-    return _line("the store is not available; come again", 503, {messages.RETRY_MS: "1000"})
+    return store_away(error)
 
 
-def _one_line(error: Exception) -> str:
-    """What failed, without the statement, and without the values that PostgreSQL tells below."""
-    cause = getattr(error, "orig", None) or error
-    return f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}"
-
-
-def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    return PlainTextResponse(" ".join(text.split()) + "\n", status, headers)
+def _line(text: str, status: int) -> Response:
+    return PlainTextResponse(" ".join(text.split()) + "\n", status)

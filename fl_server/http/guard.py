@@ -6,20 +6,26 @@ A request that fails here costs the server its headers only.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
 
 from fastapi.responses import PlainTextResponse, Response
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fl_server.console import printable
 from fl_server.errors import FlError, TooLarge, TooMany, TooSlow
 from fl_server.messages import RETRY_MS
 
 SMALL_BODY = 65536
 # After its first seconds a body must have come at this pace on average.
 _LEAST_BYTES_PER_S = 16384
+_STORE_AWAY_MS = 1000
+
+_log = logging.getLogger(__name__)
 
 
 class Guard:
@@ -52,8 +58,8 @@ class Guard:
         try:
             body.outcome = await self._admit(Request(scope))
             body.check_length()
-        except FlError as error:
-            answer = refusal(error)
+        except (FlError, SQLAlchemyError, OSError) as error:
+            answer = refusal(error) if isinstance(error, FlError) else store_away(error)
             await answer(scope, body.receive, body.send)
             return
         await self._app(scope, body.receive, body.send)
@@ -64,8 +70,19 @@ def refusal(error: FlError) -> Response:
     headers = {}
     if isinstance(error, TooMany):
         headers[RETRY_MS] = str(math.ceil(1000 * error.retry_s))
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = printable(" ".join(f"{type(error).__name__}: {error}".split()))
     return PlainTextResponse(f"{text}\n", error.status, headers)
+
+
+def store_away(error: Exception) -> Response:
+    """The answer where the database or the disk failed, which the log says; come again."""
+    cause = getattr(error, "orig", None) or error
+    # Without the statement, and without the values that PostgreSQL tells below.
+    first = (str(cause).splitlines() or [""])[0]
+    _log.error("the store failed: %s: %s", type(cause).__name__, first)
+    return PlainTextResponse(
+        "the store is not available; come again\n", 503, {RETRY_MS: str(_STORE_AWAY_MS)}
+    )
 
 
 class _Body:

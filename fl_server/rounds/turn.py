@@ -329,7 +329,7 @@ class Turn:
         _log.info("a round ended", extra=told)
         last = transcript.line_hash(transcript.lines(self._db, task, number)[-1])
         what = {"task": task, "round": number, "transcript": last}
-        audit.append(self._desk.store, self._db, at, "server", "a round ended", **what)
+        audit.append(self._desk.store, self._db, at, audit.SERVER, "a round ended", **what)
         self.changed = self.moved = True
         self.over.append(live)
         still_open = [row.number for row in self._rows()]

@@ -16,6 +16,9 @@ from fl_server.storage.store import Store
 from fl_server.storage.tables import audit as table
 from fl_server.storage.transcript import START, line_hash
 
+# Who did what nobody asked for.
+SERVER = "server"
+
 
 def append(store: Store, db: Connection, at: float, who: str, what: str, **more: Any) -> int:
     """Add a line, in the caller's transaction; its number comes out."""

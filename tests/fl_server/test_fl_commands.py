@@ -62,6 +62,8 @@ def test_a_command_that_fails_says_one_line_and_returns_one(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--set", "oops"], "want NAME=VALUE"),
+        (["--set", "name=t"], "'name' is no setting that --set may give"),
+        (["--set", "cls=t"], "'cls' is no setting that --set may give"),
         (["--set", "foo=1"], "no setting 'foo'; there are name, population, rounds, min_cohort"),
         (["--set", "min_cohort=1"], "setting min_cohort is 1, want greater than or equal to 2"),
         (["--set", "rounds=many"], "setting rounds is 'many', want"),
@@ -121,6 +123,20 @@ def test_simulate_reports_figures_as_json(capsys):
     assert [device[0]["outcome"] for device in figures["devices"]] == ["done"] * 4
 
 
+@pytest.mark.parametrize(
+    "small",
+    [
+        ["--set", "min_cohort=3", "--set", "target_cohort=6"],
+        ["--set", "shard_size=3"],
+    ],
+)
+def test_simulated_devices_take_part_in_cohorts_and_shards_as_small_as_a_task_says(small, capsys):
+    assert simulate(["--devices", "6", "--rounds", "1", *small]) == 0
+    told = capsys.readouterr()
+    assert told.err.startswith("warning: a cohort of 3 hides nobody; 20 is the floor\n")
+    assert "round 1: finished" in told.out
+
+
 def test_the_server_imports_neither_ir_nor_cloud_nor_converter():
     root = Path(__file__).parents[2]
     code = (
@@ -156,14 +172,29 @@ def test_the_protocol_works_without_the_web_framework():
         (["--tls-key", "k.pem"], 1, "--tls-key k.pem needs --tls-cert"),
         (["--ca-pub", "ab" * 32, "--attest", "true"], 1, "give it to ca sign"),
         (["--attest", "/none/hook"], 1, "attestation: /none/hook: no command that can be run"),
+        (["--attest", "'hook"], 1, '--attest "\'hook": No closing quotation'),
         (["--tenant", "\udcff"], 1, "want 1 to 64 bytes of text"),
+        (["--set", "body_s=0"], 1, "body_s is 0.0, want seconds above 0, a day at the most"),
+        (["--set", "retry_s=1e9"], 1, "retry_s is 1000000000.0, want seconds above 0, a day"),
+        (["--set", "rate_per_s=nan"], 1, "rate_per_s is nan, want 0 or more"),
+        (["--set", "max_model_bytes=1.5"], 1, "max_model_bytes is '1.5', want a whole number"),
+        (["--set", "max_connections=0"], 1, "max_connections is 0, want 1 to 1000000"),
+        (["--set", "clock=1"], 1, "no setting 'clock'; there are attest_s, retry_s, certificate"),
+        (["--set", "workers=2"], 1, "no setting 'workers'; there are"),
+        (["evaluate", "a", "b", "--set", "of=c"], 2, "'of' is no setting that --set may give"),
+        (["token", "create", "t", "--token", "t", "--days", "nan"], 1, "Out of range float"),
+        (["ca", "sign", "--server", "http://h", "--watch", "nan"], 1, "--watch nan: want seconds"),
+        (["ca", "sign", "--server", "http://h", "--watch", "0"], 1, "--watch 0: want seconds"),
+        (["ca", "sign", "--server", "http://h", "--days", "0"], 1, "--days 0: want 1 to 36500"),
+        (["ca", "sign", "--server", "http://h", "--attest", "'x"], 1, "No closing quotation"),
+        (["ca", "init", "--passphrase-file", "/dev/zero"], 1, "no passphrase of 1 to 1023 bytes"),
         (["status", "--token", "t", "--server", "http://[::1"], 1, "want http://HOST:PORT"),
         (["status", "--token", "t", "--server", "ftp://x"], 1, "want http://HOST:PORT"),
         (["status", "--token", "a\nb"], 1, "the admin token is not printable ASCII"),
     ],
 )
 def test_serve_says_in_one_line_what_it_cannot_use(arguments, code, message, tmp_path, capsys):
-    place = ["--folder", str(tmp_path)]
+    place = ["--ca" if arguments[0] == "ca" else "--folder", f"{tmp_path}/place"]
     try:
         found = serve([*arguments, *place])
     except SystemExit as end:
@@ -194,6 +225,8 @@ def test_a_token_that_is_no_text_is_named(tmp_path, capsys):
         (["--run-timeout-s", "inf"], "inf s for a run"),
         (["--population", "\udcff"], "is no text that UTF-8 can hold"),
         (["--server", "x"], "want http://HOST:PORT"),
+        (["--rounds", "0"], "--rounds 0: want 1 or more"),
+        (["--attest", "'hook"], '--attest "\'hook": No closing quotation'),
     ],
 )
 def test_a_client_that_could_never_train_says_so_at_once(arguments, message, tmp_path, capsys):

@@ -55,6 +55,10 @@ def page(tmp_path_factory, server, token):
         yield page
 
 
+# A page is there before its style, which is asked for each time.
+STYLED = "document.readyState === 'complete'"
+
+
 def text(page, selector: str) -> list[str]:
     script = f"[...document.querySelectorAll('{selector}')].map((e) => e.innerText)"
     return page.evaluate(script)
@@ -68,6 +72,9 @@ def test_the_overview_shows_tasks_rounds_and_the_fleet(page, server):
     assert text(page, ".figures dd")[0] == "8"
     assert text(page, ".card.task:first-child .stage-count")[0] == "0 of 9"
     assert page.evaluate("document.querySelectorAll('.spark').length") == 1
+    page.until(STYLED)
+    cut = "[...document.querySelectorAll('.stage-name')].filter(e => e.scrollWidth > e.clientWidth)"
+    assert page.evaluate(f"{cut}.length") == 0
 
 
 def test_a_tasks_page_shows_its_rounds_charts_losses_and_settings(page, server):
@@ -111,7 +118,7 @@ def test_light_and_dark_pages_are_readable(page, server, scheme):
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     page.call("Emulation.setEmulatedMedia", features=features)
     page.open(f"{server.url}/dashboard/tasks/plain")
-    page.until("document.querySelector('.rounds')")
+    page.until(f"{STYLED} && document.querySelector('.rounds')")
     for what in ("h1", ".sub", ".figure dt", ".figure dd", "td", "th", ".state", "nav a", "small"):
         script = (
             f"(() => {{ const e = document.querySelector('{what}'); let g = e;"
@@ -134,7 +141,7 @@ def test_a_narrow_page_does_not_scroll_sideways(page, server):
     page.call("Emulation.setDeviceMetricsOverride", **narrow)
     for path in ("", "/tasks/plain"):
         page.open(f"{server.url}/dashboard{path}")
-        page.until("document.querySelector('.figures')")
+        page.until(f"{STYLED} && document.querySelector('.figures')")
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
@@ -268,3 +275,10 @@ def test_a_server_logs_requests_and_rounds_as_json_and_no_secret(tmp_path):
     assert any(entry.get("route") == "/checkin" and entry["code"] == 200 for entry in entries)
     for secret in (token, enrol, admin, key, *(d._identity.public.hex() for d in fleet.devices)):
         assert not any(secret in line for line in lines_)
+
+
+@pytest.mark.parametrize("name", ["style.css", "live.js"])
+def test_what_a_page_is_styled_by_is_that_of_the_server_that_runs(server, name):
+    answer = httpx.get(f"{server.url}/dashboard/static/{name}")
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-cache")
+    assert answer.headers["etag"]

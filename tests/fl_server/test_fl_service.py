@@ -113,6 +113,28 @@ def test_random_messages_of_an_enrolled_device_are_refused(server, enrolled):
         assert 400 <= caught.value.status < 500
 
 
+@pytest.mark.parametrize("number", [2**31, 2**63, 2**64 - 1])
+def test_the_number_of_a_round_that_no_database_holds_is_refused(server, enrolled, number):
+    message = wire.CheckIn("open", number, bytes(148)).to_bytes()
+    with pytest.raises(errors.ServerRefused) as caught:
+        enrolled.call("POST", "/checkin", message)
+    assert 400 <= caught.value.status < 500
+
+
+def test_what_a_request_names_is_no_control_character_in_the_answer(server):
+    with server.operator() as operator, pytest.raises(errors.ServerRefused) as caught:
+        operator.status("a\x00\x1b[31mb")
+    assert caught.value.reason == "there is no task a\\x00\\x1b[31mb"
+
+
+def test_a_body_that_is_no_json_is_said_to_be_none(server):
+    headers = {"authorization": f"Bearer {server.service.admin_token}"}
+    for body in (b"{", b"[1,", b"x"):
+        headers["content-type"] = "application/json"
+        answer = httpx.post(f"{server.url}/admin/tokens", content=body, headers=headers)
+        assert (answer.status_code, answer.text) == (422, "Malformed: the body is no JSON\n")
+
+
 def test_a_body_that_is_too_long_is_cut_off(server, enrolled):
     with pytest.raises(errors.ServerRefused) as caught:
         enrolled.call("POST", "/checkin", bytes(70_000))

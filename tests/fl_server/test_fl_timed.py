@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -84,6 +85,23 @@ def test_the_command_tells_when_a_loss_is_reached(capsys):
     assert "--timed has no --drop" in capsys.readouterr().err
 
 
+def test_the_command_tells_what_privacy_has_cost_and_why_a_task_ended_early(capsys):
+    given = ["--timed", "--devices", "6", "--rounds", "9", "--set", "noise_multiplier=2"]
+    assert simulate([*given, "--set", "epsilon=3", "--set", "clip_norm=0.1"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("2 rounds in ")
+    assert said[1] == "ended before round 9: another round would spend more than epsilon 3"
+    assert said[2].startswith("  spent: epsilon 2.9")
+    assert simulate([*given[:4], "2", *given[5:], "--set", "clip_norm=0.1", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert (figures["ended"], figures["privacy"]["rounds"]) == ("", 2)
+
+
+def test_a_loss_that_is_no_number_is_no_target():
+    with pytest.raises(SettingsError, match="target_loss is nan"):
+        course_of(math.nan)
+
+
 def test_devices_that_go_away_are_left_out_of_the_sums_and_come_back():
     everybody = {"min_cohort": 4, "target_cohort": DEVICES, "join_s": 300, "rounds": 8}
     course = course_of(-np.inf, Times(seed=1, slow=0.0, drop=0.2), **everybody)
@@ -101,7 +119,14 @@ def test_devices_that_go_away_are_left_out_of_the_sums_and_come_back():
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [({"drop": 1.0}, "drop is 1.0, want a chance"), ({"away_s": 0.0}, "want seconds above 0")],
+    [
+        ({"drop": 1.0}, "drop is 1.0, want a chance"),
+        ({"away_s": 0.0}, "away_s is 0.0, want above 0"),
+        ({"away_s": math.nan}, "away_s is nan, want above 0"),
+        ({"train_s": math.inf}, "train_s is inf, want above 0"),
+        ({"slow_factor": math.nan}, "slow_factor is nan, want 1 to 1000"),
+        ({"spread": -1.0}, "spread is -1.0, want 0 to 10"),
+    ],
 )
 def test_times_that_no_device_has_are_refused(setting, message):
     with pytest.raises(SettingsError, match=message):

@@ -114,11 +114,9 @@ def test_what_was_made_with_a_token_ends_with_it(tmp_path, database, opened):
         by = tokens.actor(made.get(maker, "admin"))
         made[name] = tokens.create(name, ["tokens", "metrics"], "", None, by)
 
-    # One with the name of the server's own is nobody's maker but of what it makes.
-    for name, maker in [("a", ""), ("admin.token", ""), ("b", "a"), ("c", "b"), ("d", "b")]:
+    for name, maker in [("a", ""), ("b", "a"), ("c", "b"), ("d", "b")]:
         make(name, maker)
     stale = tokens.actor(made["c"])
-    tokens.revoke("admin.token")
     assert {token["name"]: token["maker"] for token in tokens.listed()}["c"] == "b"
     assert [tokens.actor(made[name]).name for name in "abcd"] == ["a", "b", "c", "d"]
     tokens.revoke("b")
@@ -129,6 +127,29 @@ def test_what_was_made_with_a_token_ends_with_it(tmp_path, database, opened):
     with pytest.raises(errors.Unauthorised, match="token c is revoked"):
         tokens.create("e", ["metrics"], "", None, stale)  # a call that had begun before
     assert "e" not in {token["name"] for token in tokens.listed()}
+
+
+@pytest.mark.parametrize("name", ["admin.token", "enrol.token", "server"])
+def test_no_token_is_called_what_the_audit_log_calls_another(server, name):
+    with server.operator() as operator, pytest.raises(errors.ServerRefused, match="audit log"):
+        operator.create_token(name, ["metrics"])
+
+
+@pytest.mark.parametrize("name", ["a/b", "/", ".", ".."])
+def test_no_token_has_a_name_by_which_nobody_could_revoke_it(server, name):
+    with server.operator() as operator, pytest.raises(errors.ServerRefused, match="without /"):
+        operator.create_token(name, ["metrics"])
+
+
+def test_a_token_of_before_with_a_slash_in_its_name_can_be_revoked(server):
+    tokens, table = server.service.tokens, "UPDATE tokens SET name = 'old/one' WHERE name = 'old'"
+    secret = tokens.create("old", ["metrics"], "", None)
+    with server.service.store.begin() as db:
+        db.execute(text(table))
+    with server.operator() as operator:
+        operator.revoke_token("old/one")
+    with pytest.raises(errors.Unauthorised, match="token old/one is revoked"):
+        tokens.actor(secret)
 
 
 @pytest.mark.parametrize("scope", ["ca", "audit:read"])
@@ -229,3 +250,17 @@ def test_a_guarded_route_is_closed_to_whom_nothing_has_admitted(tmp_path, monkey
     for path in ("/metrics", "/admin/clients", "/admin/ca/requests", "/admin/audit"):
         assert answered(app, "GET", path, b"x") == 401
     app.state.service.store.close()
+
+
+@pytest.mark.parametrize("table", ["tokens", "audit"])
+def test_a_database_that_fails_before_a_route_is_found_is_told_as_in_it(tmp_path, table, caplog):
+    with serving(tmp_path) as server, server.operator() as operator:
+        token = operator.create_token("t", ["tasks:write"])
+        with server.service.store.begin() as db:
+            db.execute(text(f"ALTER TABLE {table} RENAME TO away"))
+        headers = {"authorization": f"Bearer {token}"}
+        answer = httpx.post(f"{server.url}/admin/tasks/none/stop", headers=headers)
+    assert (answer.status_code, answer.headers["x-retry-ms"]) == (503, "1000")
+    assert answer.text == "the store is not available; come again\n"
+    assert "the store failed: OperationalError: no such table" in caplog.text
+    assert "Traceback" not in caplog.text

@@ -94,7 +94,9 @@ def routes(service: Service) -> APIRouter:
     def static(name: str) -> Response:
         if name not in _STATIC:
             raise NotFound(f"there is no {name}")
-        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name])
+        # Asked for anew by its tag, else a newer server's page has an older one's style.
+        headers = {**_HEADERS, "cache-control": "no-cache"}
+        return FileResponse(_HERE / "static" / name, headers=headers, media_type=_STATIC[name])
 
     return router
 
