@@ -22,7 +22,7 @@ from fl_server.console import (
 )
 from fl_server.device.device import Device, Report
 from fl_server.device.trainer import MOST_MEMORY_BYTES, TIMEOUT_S, LiteTrainer, load_examples
-from fl_server.errors import SettingsError
+from fl_server.errors import SettingsError, TrainingFailed
 from fl_server.messages import MOST_ATTESTATION
 from fl_server.secagg.policy import COHORT_FLOOR, Policy
 from fl_server.secagg.run import Stage
@@ -132,9 +132,14 @@ def _client(options: argparse.Namespace) -> int:
         attest=lambda key: _attestation(attest, key),
     )
     with device:
-        for report in device.run(options.rounds):
-            _show(report, options.json)
-    return 0
+        while True:
+            try:
+                for report in device.run(options.rounds):
+                    _show(report, options.json)
+                return 0
+            except TrainingFailed:  # as the report has said
+                if options.rounds is not None:
+                    raise
 
 
 def _attestation(command: list[str], public_key: bytes) -> bytes:

@@ -189,7 +189,8 @@ class Device:
     def run(self, rounds: int | None = None, until_idle: bool = False) -> Iterator[Report]:
         """Take part in rounds, each with its report; ends after `rounds` that went well, when told
         to stop, or, with `until_idle`, when the server has no task for it. What goes wrong in the
-        protocol is in the report; a lost server and training that fails are raised.
+        protocol is in the report; a lost server and training that fails are raised, after which
+        this may be called again: other models may train.
 
         raises ServerUnreachable, TrainingFailed, BadCertificate
         """
@@ -261,6 +262,7 @@ class Device:
 
     def _take_part(self, offer: wire.Offer) -> Report:
         """One round, whatever becomes of it.     raises ServerUnreachable"""
+        self._broken = None
         report = Report(offer.context.task, offer.context.round)
         before_up, before_down = self._http.traffic.up, self._http.traffic.down
         try:

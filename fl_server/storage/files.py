@@ -35,9 +35,15 @@ def open_files(place: str, folder: Path) -> Files:
 
     raises SettingsError, MissingExtra
     """
-    if "://" not in place:
-        return Folder(Path(place) if place else folder)
-    return Remote(place)
+    if "://" in place:
+        return Remote(place)
+    if place:
+        folder = Path(place)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(f"--files {place}: {error.strerror}") from None
+    return Folder(folder)
 
 
 class Folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fl_fleet import task_settings
+from fl_fleet import serving, task_settings
 
 import lite_runtime as lite
 from cloud import nn, ops
@@ -12,6 +12,7 @@ from cloud.nn.loss import softmax_cross_entropy
 from cloud.train.graphs import training_model
 from cloud.train.optim import SGD
 from fl_server.device import LiteTrainer, initial_weights
+from fl_server.device.cli import client
 from fl_server.device.trainer import Work
 from fl_server.device.weights import assign, flatten, save_model
 from fl_server.errors import EncodingError, SettingsError
@@ -182,3 +183,19 @@ def test_federated_rounds_of_a_real_model_learn(model):
     rounds = result.status["rounds"]
     assert rounds[2]["loss"] < rounds[0]["loss"]
     assert rounds[0]["examples"] == sum(40 + 5 * i for i in range(4))
+
+
+def test_a_client_that_stays_goes_on_after_a_model_that_does_not_train(model, tmp_path, capsys):
+    np.savez(tmp_path / "data.npz", **examples(0))
+    with serving(tmp_path) as server, server.operator() as operator:
+        operator.create_task("broken", model, np.zeros(3, np.float32), **task_settings(3))
+        operator.create_task("sound", model, initial_weights(model), **task_settings(3))
+        given = ["--server", server.url, "--folder", f"{tmp_path}/device", "--cohort-floor", "3"]
+        given += ["--authority", server.authority.hex(), "--enrol-token", server.enrol_token]
+        given += ["--data", f"{tmp_path}/data.npz", "--stop-after", "advertise"]
+        assert client([*given, "--rounds", "1"]) == 1
+        assert "TrainingFailed" in capsys.readouterr().out
+        assert client(given) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert "TrainingFailed" in first
+    assert "stopped" in second

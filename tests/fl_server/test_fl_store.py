@@ -71,6 +71,12 @@ def test_a_database_from_before_there_were_versions_is_brought_up_to_date(tmp_pa
     engine.dispose()
 
 
+def test_a_folder_for_files_that_cannot_be_made_is_refused_at_once(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.SettingsError, match=r"--files .*/file/x: Not a directory"):
+        open_files(f"{tmp_path}/file/x", tmp_path)
+
+
 def test_a_database_of_a_newer_server_is_refused_in_one_line(tmp_path, database, opened):
     store = opened(Store(tmp_path, database))
     with store.begin() as db:
