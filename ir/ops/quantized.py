@@ -42,6 +42,8 @@ ADD_16 = {**ADD, **WIDE, "a_zero": 0, "b_zero": 0, "y_zero": 0, "left_shift": 15
         stored_case(int8s(2, 1, 5), int8s(3, 1), **ADD, low=-20, high=99),
         stored_case(int8s(3, 4), int8s(4), **{**ADD, "y_shift": -19, "a_zero": -128}),
         stored_case(int8s(1, 1, 1, 3), int8s(2, 40, 7, 3), **ADD),
+        stored_case(int8s(1, 24), int8s(24), **ADD),  # one row, of either rank
+        stored_case(int8s(24), int8s(1, 24), **ADD),
         stored_case(int16s(3, 50), int16s(3, 50), **ADD_16),
         stored_case(int16s(2, 3, 5), int16s(3, 1), **{**ADD_16, "low": 0}),
     ],
@@ -92,6 +94,7 @@ def quantized_add(
         ),
         stored_case(int8s(2, 3, 2, 37), int8s(2, 1, 1, 37), a_zero=5, b_zero=-128, shift=-7),
         stored_case(int8s(1, 21), int8s(3, 1), b_zero=4, y_zero=-9, high=20),
+        stored_case(int8s(1, 1, 21), int8s(21), a_zero=7, shift=-7),
         stored_case(int16s(3, 50), int16s(3, 50), shift=-14, **WIDE),
         stored_case(
             int16s(2, 3, 2, 37), int16s(2, 1, 1, 37), shift=-15, multiplier=1503238553, **WIDE

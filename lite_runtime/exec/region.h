@@ -7,9 +7,9 @@
 
 namespace lite {
 
-// Memory that is taken piece by piece and given back all at once, or down to a mark: frames and tapes of a run. It
-// grows by chunks, so that what was taken never moves, and keeps them: a run that takes no more than one before it
-// allocates nothing.
+// Memory that is taken piece by piece and given back all at once, or down to a mark: frames and tapes of a run, and
+// what kernels prepare for a session. It grows by chunks, so that what was taken never moves, and keeps them: a run
+// that takes no more than one before it allocates nothing.
 class Region {
  public:
   Region() = default;

@@ -163,8 +163,7 @@ struct Avx2Int {
     return narrow(v, zero);
   }
 
-  // 16 rows of 16 numbers: the low half of an index says where in a row, each of its other bits halves the rows.
-  // Of 16 rows of 16 numbers. A shuffle looks at the lowest four bits, and gives 0 where the highest is set: with 16
+  // 16 rows of 16 numbers. A shuffle looks at the lowest four bits, and gives 0 where the highest is set: with 16
   // less for each row, the exclusive or of all that rows give is that of up to eight which follow each other.
   struct Table {
     __m256i rows[16];

@@ -152,7 +152,7 @@ struct Avx512Int {
     return narrow(v, zero);
   }
 
-  // 16 rows of 16 numbers. A shuffle gives 0 where bit 7 of its index is set: so do all rows but one.
+  // 16 rows of 16 numbers: the low half of an index says where in a row, each of its other bits halves the rows.
   struct Table {
     __m512i rows[16];
 

@@ -183,7 +183,8 @@ struct Gemm {
     const Weight* next = b.then;
     if (column < width) next = b.base + column * b.column_step + k * panel_width<Tile>(width - column);
     if (next == nullptr || (b.then == nullptr && width * b.column_step < kMany)) return {};
-    return {reinterpret_cast<const char*>(next), kColumns * int64_t{sizeof(Weight)} / std::max(1, rows / kRows)};
+    const ptrdiff_t bytes = kColumns * sizeof(Weight);  // of a row
+    return {reinterpret_cast<const char*>(next), bytes / std::max(1, rows / kRows)};
   }
 };
 

@@ -30,7 +30,7 @@ class PairedRows {
     row = same_ ? std::min<int64_t>(n, 1 << 14) : y.dim(-1);
     if (2 * row <= kShown && ((a.shape == y.shape && repeats(b)) || (b.shape == y.shape && repeats(a)))) {
       joins_ = true;
-      const T* const own = (repeats(a) ? a : b).template as<T>();
+      const T* const own = (a.shape == y.shape ? b : a).template as<T>();
       const int64_t copies = kShown / row;
       for (int64_t i = 0; i < copies; ++i) std::copy_n(own, row, shown_ + i * row);
       row *= copies;
