@@ -6,9 +6,10 @@ Ten clients, all in every round, train their net for ten epochs a round: two con
 with 6 and 16 channels, three dense layers, batches of 64, SGD with rate 0.01, momentum 0.9 and
 weight decay 1e-5, momentum beginning anew in each round. Clients train by the device's own trainer
 on the runtime; the mean, weighted by examples, is taken in float64, or with --secure by the
-protocol, and made into weights by the server's strategy. Accuracy is that on the 10,000 test
-images, with --secure beside that of the other mean of the same updates. Every round is kept in
---output as it ends, and a run that was stopped goes on from there.
+protocol, and made into weights by a strategy of the server, plain averaging unless --strategy
+names another. Accuracy is that on the 10,000 test images, with --secure beside that of the other
+mean of the same updates. Every round is kept in --output as it ends, and a run that was stopped
+goes on from there.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--strategy", default="fedavg", choices=STRATEGIES, help="(%(default)s)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER", help="of it")
     parser.add_argument("--secure", action="store_true", help="means by secure aggregation")
     parser.add_argument("--quick", action="store_true", help="3 rounds of one epoch")
     parser.add_argument("--data", type=Path, default=Path("out/fashion-mnist"), help="idx files")
@@ -76,12 +79,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     data = idx_images(options.data)
     rng = np.random.default_rng([options.seed, 1])
     rows = split_of(options.split)(Labels(data.train["label"]), CLIENTS, rng)
-    model, strategy = model_of(options.seed), STRATEGIES["fedavg"]()
+    model = model_of(options.seed)
+    numbers = dict(text.split("=") for text in options.set)
+    strategy = STRATEGIES[options.strategy](**{name: float(x) for name, x in numbers.items()})
     test = LiteTrainer(data.test)
     place = options.output or Path(f"out/fashion/{_name(options)}.json")
-    found, weights = _kept(place, options, [len(part) for part in rows])
-    weights = initial_weights(model) if weights is None else weights
+    found, state = _kept(place, options, [len(part) for part in rows])
+    weights = initial_weights(model)
     moments = strategy.start(weights.size)
+    if state is not None:
+        weights, moments = state[: weights.size], state[weights.size :].reshape(moments.shape)
     aggregate = Secure(weights.size).mean if options.secure else plain_mean
     for number in range(len(found["accuracy"]), options.rounds):
         start = time.process_time()
@@ -97,7 +104,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         found["accuracy"].append(_percent(scored))
         found["loss"].append(round(scored.loss, 4))
         found["cpu_s"].append(round(time.process_time() - start, 1))
-        write_whole(place.with_suffix(".f32"), weights.tobytes())
+        write_whole(place.with_suffix(".f32"), weights.tobytes() + moments.tobytes())
         write_whole(place, json.dumps(found, indent=1).encode())
         plain = f", by the plain mean {found['plain'][-1]:.2f} %" if options.secure else ""
         print(f"round {number + 1}: {found['accuracy'][-1]:.2f} %{plain}", flush=True)
@@ -158,7 +165,8 @@ def _rows(data: Arrays, rows: np.ndarray) -> Arrays:
 
 def _name(options: argparse.Namespace) -> str:
     kind = "-secure" if options.secure else ""
-    return f"{options.split.replace(':', '-')}{kind}-{options.epochs}-{options.seed}"
+    words = options.split.replace(":", "-"), options.strategy, *options.set
+    return f"{'-'.join(words)}{kind}-{options.epochs}-{options.seed}"
 
 
 def _kept(
@@ -170,6 +178,7 @@ def _kept(
         "epochs": options.epochs,
         "seed": options.seed,
         "secure": options.secure,
+        "strategy": [options.strategy, *options.set],
         "examples": sizes,
     }
     place.parent.mkdir(parents=True, exist_ok=True)
