@@ -53,7 +53,7 @@ bool FusedProgram::read(const int32_t* words, int32_t size, int given) {
   constants = words[1];
   results = words[2];
   if (!in_range(inputs, kMostFusedInputs + 1) || !in_range(registers, kMostFusedRegisters + 1) ||
-      !in_range(constants, kMostFusedConstants + 1) || !in_range(results - 1, kMostFusedResults)) {
+      !in_range(constants, kMostFusedConstants + 1) || results < 1 || results > kMostFusedResults) {
     return false;
   }
   const int32_t left = size - kHead - constants - results;

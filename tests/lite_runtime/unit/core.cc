@@ -1,4 +1,4 @@
-// Tests of hashes, expressions and texts.
+// Tests of hashes, expressions, texts, arenas and the words of fused programs.
 
 #include <cstdio>
 #include <cstring>
@@ -7,6 +7,7 @@
 #include "core/sha256.h"
 #include "core/utf8.h"
 #include "format/expression.h"
+#include "kernels/fused.h"
 #include "testing.h"
 
 namespace {
@@ -117,9 +118,22 @@ void test_arenas() {
   }
 }
 
+// Whatever the counts of a program say, reading it neither overflows nor looks beyond its words.
+void test_counts_of_programs() {
+  for (int at = 0; at < 3; ++at) {
+    for (const int32_t count : {INT32_MIN, -1, 0, INT32_MAX}) {
+      int32_t words[3] = {1, 0, 1};
+      words[at] = count;
+      lite::FusedProgram program;
+      expect(!program.read(words, 3, 1), "a program of three words has no instruction");
+    }
+  }
+}
+
 }  // namespace
 
 void test_core() {
+  test_counts_of_programs();
   test_arenas();
   test_sha256();
   test_expressions();
