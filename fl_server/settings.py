@@ -12,9 +12,10 @@ from pathlib import Path
 from fl_server.errors import SettingsError
 from fl_server.secagg.keys import RandomBytes
 
+MOST_DAYS = 36500  # that a certificate or a token may be good for
 _DAY_S = 86400
 # Devices take no larger model (device/http.py).
-_MOST = {"certificate_days": 36500, "max_model_bytes": 1 << 28, "max_connections": 10**6}
+_MOST = {"certificate_days": MOST_DAYS, "max_model_bytes": 1 << 28, "max_connections": 10**6}
 _WITH_OPTION = ("workers", "poll_s")
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, select, update
 
 from fl_server.access.scopes import OF_ALL_TENANTS, SCOPES
 from fl_server.errors import Forbidden, NotFound, ProtocolError, SettingsError, Unauthorised
-from fl_server.settings import Settings, check_name
+from fl_server.settings import MOST_DAYS, Settings, check_name
 from fl_server.storage.audit import SERVER
 from fl_server.storage.store import Store
 from fl_server.storage.tables import tokens as table
@@ -21,7 +21,6 @@ _PREFIX = "ms_"
 _ADMIN, _ENROL = "admin.token", "enrol.token"
 # Whom else the audit log names.
 _NAMED_ALREADY = frozenset({_ADMIN, _ENROL, SERVER})
-_MOST_DAYS = 36500
 
 
 @dataclass(frozen=True)
@@ -175,8 +174,8 @@ def _check(name: str, scopes: list[str], tenant: str, days: float | None) -> Non
             raise SettingsError(f"scope {scope} is of all tenants, not of {tenant}")
     if not scopes:
         raise SettingsError(f"token {name} is good for nothing; want scopes")
-    if days is not None and not 0 < days <= _MOST_DAYS:
-        raise SettingsError(f"days is {days}, want a number above 0, and at most {_MOST_DAYS}")
+    if days is not None and not 0 < days <= MOST_DAYS:
+        raise SettingsError(f"days is {days}, want a number above 0, and at most {MOST_DAYS}")
 
 
 def _within(

@@ -28,10 +28,11 @@ from fl_server.errors import (
 )
 from fl_server.operator import Operator
 from fl_server.secagg.certificate import Certificate
+from fl_server.settings import MOST_DAYS
 
 # A server that is away is asked again after a pause that grows from --watch to this.
 _LONGEST_PAUSE_S = 300.0
-_MOST_WATCH_S, _MOST_DAYS = 86400, 36500
+_MOST_WATCH_S = 86400
 _MOST_PASSPHRASE = 1023  # of the library that encrypts the key, in bytes
 
 _EXAMPLES = """\
@@ -108,8 +109,8 @@ def _sign(options: argparse.Namespace) -> None:
         raise SettingsError("ca sign: want --server and --token")
     if options.watch is not None and not 0 < options.watch <= _MOST_WATCH_S:
         raise SettingsError(f"--watch {options.watch:g}: want seconds above 0, a day at the most")
-    if not 1 <= options.days <= _MOST_DAYS:
-        raise SettingsError(f"--days {options.days}: want 1 to {_MOST_DAYS}")
+    if not 1 <= options.days <= MOST_DAYS:
+        raise SettingsError(f"--days {options.days}: want 1 to {MOST_DAYS}")
     command = words_of("--attest", options.attest)
     check_command(command)
     tls = options.tls_ca, options.tls_cert

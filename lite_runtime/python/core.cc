@@ -49,8 +49,9 @@ class Session {
 
   std::vector<std::string> entries() const {
     std::vector<std::string> names;
-    for (int32_t i = 0; i < lite_model_info(session_).entry_count; ++i)
+    for (int32_t i = 0; i < lite_model_info(session_).entry_count; ++i) {
       names.emplace_back(lite_entry_name(session_, i));
+    }
     return names;
   }
 
@@ -169,7 +170,7 @@ class Session {
     void* data = nullptr;
     size_t size = 0;
     const lite_status status = lite_save_memory(session_, &data, &size);
-    const std::unique_ptr<void, lite::python::Free> file(data);
+    const std::unique_ptr<void, decltype(&lite_free)> file(data, lite_free);
     check(status);
     return nb::bytes(data, size);
   }

@@ -152,8 +152,9 @@ class ConvLayer {
         way_(way()) {}
 
   Way way() const {
-    if (Winograd<Tile>::pays(at_, c_, n_))
+    if (Winograd<Tile>::pays(at_, c_, n_)) {
       return large_squares_pay<Tile>(at_, c_, n_) ? Way::winograd_large : Way::winograd;
+    }
     return dots_pay<Tile>(m_, k_) ? Way::dots : Way::product;
   }
 

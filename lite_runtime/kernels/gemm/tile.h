@@ -92,8 +92,9 @@ struct BroadcastTile {
       rows -= whole, a += whole, c += whole;
     }
     if constexpr (R > RowStep) {
-      if (kWhole<R, W> || rows <= R - RowStep)
+      if (kWhole<R, W> || rows <= R - RowStep) {
         return by_rows<R - RowStep, W>(rows, last, k, a, index, b, b_step, c, ends);
+      }
     } else if constexpr (R > 1) {
       if (rows == 1) return tiles<1, W>(1, last, k, a, index, b, b_step, c, ends);
     }

@@ -99,8 +99,8 @@ Status with_scale([[maybe_unused]] bool quick, const Body& body) {
   return body(Type<typename I::Exact>());
 }
 
-// x / divisor as a division rounds it, in a third of its time: a product with the rounded reciprocal, corrected twice
-// by what is left over (Markstein 1990).
+// x / divisor as a division rounds it: a product with the rounded reciprocal, corrected twice by what is left over
+// (Markstein 1990).
 template <class F>
 class Quotient {
  public:
